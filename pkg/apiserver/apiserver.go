@@ -21,8 +21,8 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/admission/plugin/clusteradmission"
-	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
+	"github.com/nsinit/nsinit/pkg/admission"
+	"github.com/nsinit/nsinit/pkg/admission/clusteradmission"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle"
@@ -56,7 +56,7 @@ type ExtraConfig struct {
 	// NamespaceLifecycles are refused. The caller must stop the server when Exchanged is closed.
 	Identity *storage.Identity
 	// Configurations reads the configurations for each plan.
-	Configurations *namespaceinitializers.Reader
+	Configurations *admission.Reader
 	// EarlyWrites counts writes into namespaces that are initializing.
 	EarlyWrites *webhook.Metrics
 	// Core is a client of the core API.
@@ -93,7 +93,7 @@ type CompletedConfig struct {
 // Complete fills in what follows from the configuration.
 func (c *Config) Complete() CompletedConfig {
 	c.Generic.BuildHandlerChainFunc = func(handler http.Handler, generic *genericapiserver.Config) http.Handler {
-		handler = withIdentifiedStorage(withShortPatches(withCreation(handler), c.Extra.Codecs), trusted{c.Extra.Identity, c.Extra.StorageDown}, c.Extra.Codecs)
+		handler = withIdentifiedStorage(withShortPatches(handler, c.Extra.Codecs), trusted{c.Extra.Identity, c.Extra.StorageDown}, c.Extra.Codecs)
 		handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 		return withHandover(withKnownProxy(handler, proxyKnown(generic), c.Extra.Codecs), generic.ShutdownInitiatedNotify())
 	}

@@ -26,9 +26,8 @@ import (
 	basecompatibility "k8s.io/component-base/compatibility"
 	baseversion "k8s.io/component-base/version"
 
-	"github.com/nsinit/nsinit/pkg/admission/plugin/clusteradmission"
-	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
-	"github.com/nsinit/nsinit/pkg/admission/wants"
+	"github.com/nsinit/nsinit/pkg/admission"
+	"github.com/nsinit/nsinit/pkg/admission/clusteradmission"
 	"github.com/nsinit/nsinit/pkg/apiserver"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	generatedopenapi "github.com/nsinit/nsinit/pkg/generated/openapi"
@@ -61,9 +60,14 @@ func (o *Options) Config() (*apiserver.Config, error) {
 		if watched, err = o.watch(c); err != nil {
 			return nil, err
 		}
-		return []admissioninterface.PluginInitializer{wants.Initializer{
-			Configurations: watched.configurations, Namespaces: watched.core.CoreV1().Namespaces().Get, Space: watched.space.Problem,
-			Cluster: watched.registrations}}, nil
+		o.Recommended.Admission.Decorators = append(admissioninterface.Decorators{watched.registrations}, o.Recommended.Admission.Decorators...)
+		return []admissioninterface.PluginInitializer{watched.registrations, admission.Dependencies{
+			Checker:        authorization.New(c.Authorization.Authorizer),
+			Configurations: watched.configurations,
+			Namespace:      watched.core.CoreV1().Namespaces().Get,
+			Cached:         c.SharedInformerFactory.Core().V1().Namespaces().Lister(),
+			Space:          watched.space.Problem,
+		}}, nil
 	}
 	if err := o.Recommended.ApplyTo(config); err != nil {
 		return nil, err
@@ -107,7 +111,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 type watched struct {
 	core           kubernetes.Interface
 	identity       *storage.Identity
-	configurations *namespaceinitializers.Reader
+	configurations *admission.Reader
 	space          *storage.Monitor
 	registrations  *clusteradmission.Registrations
 }
@@ -136,7 +140,7 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 	if err != nil {
 		return nil, err
 	}
-	list, closeList, err := namespaceinitializers.NewList(c.RESTOptionsGetter)
+	list, closeList, err := admission.NewList(c.RESTOptionsGetter)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +150,7 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 		closeList()
 	}()
 	identity := storage.NewIdentity(store, core.CoreV1(), namespace, name, timing.SystemClock())
-	reader := namespaceinitializers.NewReader(list, identity.Verify, timing.SystemClock())
+	reader := admission.NewReader(list, identity.Verify, timing.SystemClock())
 	if err := reader.Metrics().Register(o.Metrics); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
@@ -154,7 +158,7 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 	if err != nil {
 		return nil, err
 	}
-	registered, err := clusteradmission.New(c, core, clusteradmission.Resources())
+	registered, err := clusteradmission.New(c, core)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ import (
 	baseversion "k8s.io/component-base/version"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
+	"github.com/nsinit/nsinit/pkg/admission"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
@@ -73,7 +73,7 @@ type Options struct {
 	// Clock gives the times that the server writes into objects.
 	Clock clock.PassiveClock
 	// Metrics is the registry for the metrics of nsinit.
-	Metrics namespaceinitializers.Registry
+	Metrics admission.Registry
 
 	scheme *runtime.Scheme
 	codecs serializer.CodecFactory
@@ -202,12 +202,12 @@ func (o *Options) Validate() error {
 // processMetrics registers metrics with the registry of the process.
 type processMetrics struct{}
 
-// Register implements namespaceinitializers.Registry.
+// Register implements admission.Registry.
 func (processMetrics) Register(metric metrics.Registerable) error {
 	return legacyregistry.Register(metric)
 }
 
-// CustomRegister implements namespaceinitializers.Registry.
+// CustomRegister implements admission.Registry.
 func (processMetrics) CustomRegister(collector metrics.StableCollector) error {
 	return legacyregistry.CustomRegister(collector)
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
-	"github.com/nsinit/nsinit/pkg/order"
+	"github.com/nsinit/nsinit/pkg/plan/order"
 )
 
 // validateOrder checks that initializers name others that can act before them. The built-in initializer may be named:

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/order"
+	"github.com/nsinit/nsinit/pkg/plan/order"
 )
 
 // TurnEnded is the message of the condition Stalled once it is False.

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package lifecycleprotection
+package admission
 
 import (
 	"context"
@@ -23,10 +23,10 @@ import (
 // TestImmortal: the lifecycle of an immortal namespace cannot be deleted, even if the namespace does
 // not exist, unless it has neither a plan nor participants.
 func TestImmortal(t *testing.T) {
-	p := New()
-	p.SetNamespaceReader(func(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
+	p := NewLifecycleProtection()
+	p.Namespace = func(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
 		return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
-	})
+	}
 	tests := map[string]struct {
 		name      string
 		lifecycle runtime.Object

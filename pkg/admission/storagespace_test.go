@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package storagespace
+package admission
 
 import (
 	"errors"
@@ -17,8 +17,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 )
 
-// TestValidate: objects are refused while the storage is full, and what creates none is not.
-func TestValidate(t *testing.T) {
+// TestStorageSpace: objects are refused while the storage is full, and what creates none is not.
+func TestStorageSpace(t *testing.T) {
 	full := errors.New("full")
 	for name, test := range map[string]struct {
 		resource, subresource string
@@ -33,11 +33,11 @@ func TestValidate(t *testing.T) {
 		"a resource without objects": {"initializers", "", full, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := NewPlugin()
+			p := NewStorageSpace()
 			if p.ValidateInitialization() == nil {
-				t.Error("it works without the storage space")
+				t.Error("it works without its dependencies")
 			}
-			p.SetStorageSpace(func() error { return test.problem })
+			p.setDependencies(Dependencies{Space: func() error { return test.problem }})
 			attributes := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "", "x",
 				nsinit.Resource(test.resource).WithVersion("v1alpha1"), test.subresource, admission.Create, nil, false, nil)
 			err := p.Validate(t.Context(), attributes, nil)
@@ -46,7 +46,7 @@ func TestValidate(t *testing.T) {
 			}
 		})
 	}
-	if p := NewPlugin(); p.Handles(admission.Update) || p.Handles(admission.Delete) || !p.Handles(admission.Create) {
+	if p := NewStorageSpace(); p.Handles(admission.Update) || p.Handles(admission.Delete) || !p.Handles(admission.Create) {
 		t.Error("it handles more or less than creations")
 	}
 }

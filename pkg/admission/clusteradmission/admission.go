@@ -23,7 +23,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -35,7 +34,6 @@ import (
 	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
 	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
 
-	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/installation"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
@@ -56,60 +54,40 @@ func Resources() []schema.GroupVersionResource {
 
 // Register registers the plugins.
 func Register(plugins *admission.Plugins) {
-	registerMutating(plugins, mutatingpolicy.PluginName, mutatingpolicy.NewPlugin)
-	registerMutating(plugins, mutatingwebhook.PluginName, mutatingwebhook.NewMutatingWebhook)
-	registerValidating(plugins, validatingpolicy.PluginName, validatingpolicy.NewPlugin)
-	registerValidating(plugins, validatingwebhook.PluginName, validatingwebhook.NewValidatingAdmissionWebhook)
+	mutatingpolicy.Register(plugins)
+	mutatingwebhook.Register(plugins)
+	validatingpolicy.Register(plugins)
+	validatingwebhook.Register(plugins)
 }
 
-func registerMutating[P admission.MutationInterface](plugins *admission.Plugins, name string, create func(io.Reader) (P, error)) {
-	plugins.Register(name, func(config io.Reader) (admission.Interface, error) {
-		inner, err := create(config)
-		return &mutating{plugin{Interface: inner, name: name}, inner}, err
-	})
-}
-
-func registerValidating[P admission.ValidationInterface](plugins *admission.Plugins, name string, create func(io.Reader) (P, error)) {
-	plugins.Register(name, func(config io.Reader) (admission.Interface, error) {
-		inner, err := create(config)
-		return &validating{plugin{Interface: inner, name: name}, inner}, err
-	})
-}
-
-// plugin decides which requests an inner plugin evaluates.
-type plugin struct {
-	admission.Interface
-	name    string
-	cluster wants.ClusterAdmission
-}
-
-var _ wants.WantsClusterAdmission = (*plugin)(nil)
-
-// SetClusterAdmission implements WantsClusterAdmission.
-func (p *plugin) SetClusterAdmission(cluster wants.ClusterAdmission) { p.cluster = cluster }
-
-// ValidateInitialization implements admission.InitializationValidator.
-func (p *plugin) ValidateInitialization() error {
-	if p.cluster == nil {
-		return errors.New("missing the registrations of the cluster")
+// Decorate implements admission.Decorator: each of the plugins evaluates only what it has to.
+func (r *Registrations) Decorate(plugin admission.Interface, name string) admission.Interface {
+	if r.watched[name] == nil {
+		return plugin
 	}
-	if err := p.cluster.Prepare(p.name, p.Interface); err != nil {
-		return err
+	if plugin, ok := plugin.(admission.MutationInterface); ok {
+		return mutating{plugin, limit{name, r}}
 	}
-	return admission.ValidateInitialization(p.Interface)
+	return validating{plugin.(admission.ValidationInterface), limit{name, r}}
 }
 
-// evaluate calls the inner plugin if it evaluates a request. If the plugin does not know the registrations yet, the request
+// limit decides which requests a plugin evaluates.
+type limit struct {
+	name          string
+	registrations *Registrations
+}
+
+// evaluate calls the inner plugin if it evaluates a request. If the registrations are not read yet, the request
 // is refused, and clients of Kubernetes repeat it.
-func (p *plugin) evaluate(attributes admission.Attributes, inner func() error) error {
+func (l limit) evaluate(attributes admission.Attributes, inner func() error) error {
 	if attributes.GetSubresource() != "" || !slices.Contains(Resources(), attributes.GetResource()) {
 		return nil
 	}
-	served, err := p.cluster.Ready(p.name)
+	served, err := l.registrations.Ready(l.name)
 	if err != nil {
 		return utilapierrors.NewUnavailable(fmt.Errorf("%s %q cannot be written: nsinit-apiserver cannot evaluate the plugin %s: %w; "+
 			"if this lasts, check that the ClusterRole nsinit:apiserver is that of this version",
-			attributes.GetResource().Resource, attributes.GetName(), p.name, err))
+			attributes.GetResource().Resource, attributes.GetName(), l.name, err))
 	}
 	if !served {
 		return nil
@@ -129,25 +107,21 @@ func withRemedy(err error) error {
 }
 
 type mutating struct {
-	plugin
-	inner admission.MutationInterface
+	admission.MutationInterface
+	limit
 }
 
-var _ admission.MutationInterface = (*mutating)(nil)
-
 // Admit implements admission.MutationInterface.
-func (m *mutating) Admit(ctx context.Context, attributes admission.Attributes, objects admission.ObjectInterfaces) error {
-	return m.evaluate(attributes, func() error { return m.inner.Admit(ctx, attributes, objects) })
+func (m mutating) Admit(ctx context.Context, attributes admission.Attributes, objects admission.ObjectInterfaces) error {
+	return m.evaluate(attributes, func() error { return m.MutationInterface.Admit(ctx, attributes, objects) })
 }
 
 type validating struct {
-	plugin
-	inner admission.ValidationInterface
+	admission.ValidationInterface
+	limit
 }
 
-var _ admission.ValidationInterface = (*validating)(nil)
-
 // Validate implements admission.ValidationInterface.
-func (v *validating) Validate(ctx context.Context, attributes admission.Attributes, objects admission.ObjectInterfaces) error {
-	return v.evaluate(attributes, func() error { return v.inner.Validate(ctx, attributes, objects) })
+func (v validating) Validate(ctx context.Context, attributes admission.Attributes, objects admission.ObjectInterfaces) error {
+	return v.evaluate(attributes, func() error { return v.ValidationInterface.Validate(ctx, attributes, objects) })
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/order"
+	"github.com/nsinit/nsinit/pkg/plan/order"
 )
 
 // breakCycles lets initializers of the plan that wait for each other act in the order of the plan. A single configuration

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package namespaceinitializers
+package admission
 
 import (
 	"context"
@@ -25,6 +25,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/authorization"
 )
 
 // source answers each call with the next of its lists.
@@ -56,12 +57,14 @@ func denyAll(context.Context, authorizer.Attributes) (authorizer.Decision, strin
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-func newPlugin(s *source) *Plugin {
-	p := New()
-	p.SetConfigurationSource(s)
-	p.SetUnconditionalAuthorizer(authorizer.AuthorizerFunc(denyAll))
-	p.SetNamespaceReader(func(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
-		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}, nil
+func newPlugin(s *source) *NamespaceInitializers {
+	p := NewNamespaceInitializers()
+	p.setDependencies(Dependencies{
+		Checker:        authorization.New(authorizer.AuthorizerFunc(denyAll)),
+		Configurations: s,
+		Namespace: func(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
+			return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}, nil
+		},
 	})
 	return p
 }
@@ -84,7 +87,7 @@ func TestRegistration(t *testing.T) {
 	}
 	type entries = []nsinit.RegisteredInitializer
 	p := newPlugin(&source{err: errors.New("down")})
-	p.SetUnconditionalAuthorizer(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	p.Checker = authorization.New(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		if a.GetVerb() == v1alpha1.VerbInitialize && a.GetName() == own {
 			return authorizer.DecisionAllow, "", nil
 		}
@@ -126,38 +129,6 @@ func TestRegistration(t *testing.T) {
 	}
 }
 
-// TestValidateChecksAgain: the plan must still match the configurations.
-func TestValidateChecksAgain(t *testing.T) {
-	ctx := genericapirequest.WithUser(context.Background(), &user.DefaultInfo{Name: "u"})
-	tests := map[string]struct {
-		lists  [][]v1alpha1.NamespaceInitializerConfiguration
-		change func(*nsinit.NamespaceLifecycle)
-		valid  bool
-	}{
-		"nothing changed":            {lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")}, valid: true},
-		"the configurations changed": {lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com"), list("a.example.com", "b.example.com")}},
-		"another plugin emptied the list": {lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")},
-			change: func(r *nsinit.NamespaceLifecycle) { r.Spec.Initializers = nil }},
-		"another plugin emptied both": {lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")},
-			change: func(r *nsinit.NamespaceLifecycle) { r.Spec.Initializers, r.Spec.Plan = nil, nil }},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			p, lifecycle := newPlugin(&source{lists: test.lists}), newTestLifecycle()
-			if err := p.Admit(ctx, create(lifecycle, ""), nil); err != nil {
-				t.Fatal(err)
-			}
-			if test.change != nil {
-				test.change(lifecycle)
-			}
-			err := p.Validate(ctx, create(lifecycle, ""), nil)
-			if test.valid && err != nil || !test.valid && !apierrors.IsConflict(err) {
-				t.Errorf("got %v", err)
-			}
-		})
-	}
-}
-
 // failing registers an initializer whose condition fails.
 func failing() []v1alpha1.NamespaceInitializerConfiguration {
 	c := list("a.example.com")
@@ -172,18 +143,14 @@ func TestPlanDegraded(t *testing.T) {
 	const message = `initializer "a.example.com" of configuration "c" is in the plan because an expression failed, which counts as a match: matchCondition "team": no such key: team`
 	for name, test := range map[string]struct {
 		configurations []v1alpha1.NamespaceInitializerConfiguration
-		// sent and changed are conditions that the client and another plugin set.
-		sent, changed []metav1.Condition
-		want          string
-		conflict      bool
+		// sent are conditions that the client sets.
+		sent []metav1.Condition
+		want string
 	}{
 		"an expression fails":          {configurations: failing(), want: message},
 		"none fails":                   {configurations: list("a.example.com")},
 		"forged by the client":         {configurations: list("a.example.com"), sent: []metav1.Condition{forged}},
 		"another forged by the client": {configurations: failing(), sent: []metav1.Condition{forged}, want: message},
-		"forged by another plugin":     {configurations: list("a.example.com"), changed: []metav1.Condition{forged}, want: "forged", conflict: true},
-		"another, by another plugin":   {configurations: failing(), changed: []metav1.Condition{forged}, want: "forged", conflict: true},
-		"removed by another plugin":    {configurations: failing(), changed: []metav1.Condition{}, conflict: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, lifecycle := newPlugin(&source{lists: [][]v1alpha1.NamespaceInitializerConfiguration{test.configurations}}), newTestLifecycle()
@@ -191,18 +158,12 @@ func TestPlanDegraded(t *testing.T) {
 			if err := p.Admit(ctx, create(lifecycle, ""), nil); err != nil {
 				t.Fatal(err)
 			}
-			if test.changed != nil {
-				lifecycle.Status.Conditions = test.changed
-			}
 			got := ""
 			if condition := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionPlanDegraded); condition != nil {
 				got = condition.Message
 			}
 			if got != test.want {
 				t.Errorf("the message is %q, want %q", got, test.want)
-			}
-			if err := p.Validate(ctx, create(lifecycle, ""), nil); apierrors.IsConflict(err) != test.conflict || (err != nil) != test.conflict {
-				t.Errorf("got %v", err)
 			}
 		})
 	}
@@ -221,9 +182,9 @@ func TestNoConfigurations(t *testing.T) {
 // that the core API returns.
 func TestTerminating(t *testing.T) {
 	p := newPlugin(&source{})
-	p.SetNamespaceReader(func(context.Context, string, metav1.GetOptions) (*corev1.Namespace, error) {
+	p.Namespace = func(context.Context, string, metav1.GetOptions) (*corev1.Namespace, error) {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "u", DeletionTimestamp: &metav1.Time{}}}, nil
-	})
+	}
 	if err := p.Admit(context.Background(), create(newTestLifecycle(), ""), nil); !apierrors.IsForbidden(err) || !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		t.Errorf("got %v", err)
 	}
@@ -248,13 +209,13 @@ func TestCachedNamespace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, live := newPlugin(&source{lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")}}), false
-			read := p.namespaces
-			p.SetNamespaceReader(func(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Namespace, error) {
+			read := p.Namespace
+			p.Namespace = func(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Namespace, error) {
 				live = true
 				return read(ctx, name, options)
-			})
+			}
 			factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-			p.SetExternalKubeInformerFactory(factory)
+			p.Cached = factory.Core().V1().Namespaces().Lister()
 			if err := factory.Core().V1().Namespaces().Informer().GetStore().Add(test.cached); err != nil {
 				t.Fatal(err)
 			}
@@ -275,9 +236,9 @@ func TestUnnamed(t *testing.T) {
 		"generated": {GenerateName: "x-"}, "none": {}, "a path": {Name: "a/b"}, "capitals": {Name: "A"},
 	} {
 		p, lifecycle := newPlugin(&source{}), newTestLifecycle()
-		p.SetNamespaceReader(func(context.Context, string, metav1.GetOptions) (*corev1.Namespace, error) {
+		p.Namespace = func(context.Context, string, metav1.GetOptions) (*corev1.Namespace, error) {
 			return nil, errors.New("resource name may not be empty")
-		})
+		}
 		lifecycle.ObjectMeta = meta
 		err := p.Admit(context.Background(), create(lifecycle, ""), nil)
 		if status := apierrors.APIStatus(nil); !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details.Causes[0].Field != "metadata.name" {
@@ -301,7 +262,7 @@ func TestSubresources(t *testing.T) {
 }
 
 func TestMissingDependencies(t *testing.T) {
-	if err := New().ValidateInitialization(); err == nil {
+	if err := NewNamespaceInitializers().ValidateInitialization(); err == nil {
 		t.Error("no error for a plugin without its dependencies")
 	}
 	if err := newPlugin(&source{}).ValidateInitialization(); err != nil {

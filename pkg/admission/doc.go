@@ -4,11 +4,14 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package namespaceinitializers holds the admission plugin NamespaceInitializers. When a
-// NamespaceLifecycle is created, the plugin reads the namespace, and writes the current
-// initializers into the plan. Only users with the verb open can set another plan. When a configuration
-// is written, the plugin checks who registers which initializer, warns of initializers and predecessors that have no effect,
-// and refuses initializers that wait for each other, and plans that are too large.
+// Package admission holds the admission plugins of nsinit. They decide what depends on other objects:
+//
+//   - NamespaceInitializers. When a NamespaceLifecycle is created, the plugin reads the namespace, and writes the current
+//     initializers into the plan. Only users with the verb open can set another plan. When a configuration is written, the plugin
+//     checks who registers which initializer, warns of initializers and predecessors that have no effect, and refuses
+//     initializers that wait for each other, and plans that are too large.
+//   - NamespaceLifecycleProtection refuses to delete the NamespaceLifecycle of a live namespace.
+//   - StorageSpace refuses new objects while the storage is full.
 //
 // A Reader reads all configurations for each plan. A read is consistent: it contains every
 // write that was acknowledged before the read was requested, by any nsinit-apiserver. So a configuration
@@ -24,4 +27,4 @@ SPDX-License-Identifier: Apache-2.0
 //
 // Requests share reads. A request uses only a read that began after the request, so at most one read is
 // in flight, and at most one waits. The number of reads does not depend on the number of requests.
-package namespaceinitializers
+package admission

@@ -4,106 +4,54 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package namespaceinitializers
+package admission
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/warning"
-	"k8s.io/client-go/informers"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/nsinit/nsinit/pkg/admission/plan"
-	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/plan"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
-// PluginName is the name of the plugin, as in the Namespace Initializer KEP.
-const PluginName = "NamespaceInitializers"
+// NamespaceInitializersName is the name of the plugin NamespaceInitializers, as in the Namespace Initializer KEP.
+const NamespaceInitializersName = "NamespaceInitializers"
 
-// Register registers the plugin.
-func Register(plugins *admission.Plugins) {
-	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return New(), nil })
-}
-
-// Plugin sets the plan of new NamespaceLifecycles, and refuses a plan of the client.
-type Plugin struct {
-	*admission.Handler
-	source     plan.Source
-	checker    *authorization.Checker
-	namespaces wants.NamespaceReader
-	// cached are the namespaces that a watch shows. Nil: every namespace is read live.
-	cached corelisters.NamespaceLister
+// NamespaceInitializers sets the plan of new NamespaceLifecycles, and refuses a plan of the client. It checks configurations.
+type NamespaceInitializers struct {
+	dependent
 	merger *plan.Merger
 }
 
 var _ interface {
 	admission.MutationInterface
 	admission.ValidationInterface
-	wants.WantsConfigurationSource
-	initializer.WantsUnconditionalAuthorizer
-	wants.WantsNamespaceReader
-	initializer.WantsExternalKubeInformerFactory
-} = (*Plugin)(nil)
+} = (*NamespaceInitializers)(nil)
 
-// New returns a plugin without its dependencies.
-func New() *Plugin {
-	return &Plugin{Handler: admission.NewHandler(admission.Create, admission.Update), merger: plan.NewMerger()}
-}
-
-// SetConfigurationSource implements WantsConfigurationSource.
-func (p *Plugin) SetConfigurationSource(source plan.Source) { p.source = source }
-
-// SetUnconditionalAuthorizer implements WantsUnconditionalAuthorizer.
-func (p *Plugin) SetUnconditionalAuthorizer(a authorizer.UnconditionalAuthorizer) {
-	p.checker = authorization.New(a)
-}
-
-// SetNamespaceReader implements WantsNamespaceReader.
-func (p *Plugin) SetNamespaceReader(namespaces wants.NamespaceReader) {
-	p.namespaces = namespaces
-}
-
-// SetExternalKubeInformerFactory implements WantsExternalKubeInformerFactory.
-func (p *Plugin) SetExternalKubeInformerFactory(factory informers.SharedInformerFactory) {
-	p.cached = factory.Core().V1().Namespaces().Lister()
-}
-
-// ValidateInitialization implements admission.InitializationValidator.
-func (p *Plugin) ValidateInitialization() error {
-	switch {
-	case p.source == nil:
-		return errors.New("missing the source of configurations")
-	case p.checker == nil:
-		return errors.New("missing the authorizer")
-	case p.namespaces == nil:
-		return errors.New("missing the namespace reader")
-	}
-	return nil
+// NewNamespaceInitializers returns the plugin without its dependencies.
+func NewNamespaceInitializers() *NamespaceInitializers {
+	return &NamespaceInitializers{dependent{Handler: admission.NewHandler(admission.Create, admission.Update)}, plan.NewMerger()}
 }
 
 // Admit sets spec.plan and spec.initializers of a new lifecycle, and adds the participants to
 // spec.finalizers. The status of a new lifecycle has the condition PlanDegraded or none.
-func (p *Plugin) Admit(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *NamespaceInitializers) Admit(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
 	lifecycle, ok := newLifecycle(attributes)
 	if !ok {
 		return nil
@@ -113,9 +61,8 @@ func (p *Plugin) Admit(ctx context.Context, attributes admission.Attributes, _ a
 	if err != nil {
 		return err
 	}
-	remember(ctx, lifecycle, plan, degraded)
 	if len(lifecycle.Spec.Plan) > 0 || lifecycle.Spec.Initializers != nil {
-		if err := p.checker.MayOpen(ctx, lifecycle.Name); err != nil {
+		if err := p.Checker.MayOpen(ctx, lifecycle.Name); err != nil {
 			return authorization.Refusal(attributes.GetResource().GroupResource(), lifecycle.Name,
 				fmt.Errorf("the server sets spec.plan and spec.initializers, leave them empty: %w", err))
 		}
@@ -137,42 +84,14 @@ func (p *Plugin) Admit(ctx context.Context, attributes admission.Attributes, _ a
 	return nil
 }
 
-// Validate checks that the lifecycle still has the current plan after all mutating plugins. It warns
-// of initializers of a configuration that have no effect, and refuses a configuration that the user may not write, that closes
-// a cycle, or that makes plans too large.
-func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
-	if err := p.validateConfiguration(ctx, attributes); err != nil {
-		return err
-	}
-	lifecycle, ok := newLifecycle(attributes)
-	if !ok {
-		return nil
-	}
-	plan, degraded, known := remembered(ctx, lifecycle)
-	if !known {
-		var err error
-		if plan, degraded, err = p.plan(ctx, attributes, lifecycle); err != nil {
-			return err
-		}
-	}
-	if equality.Semantic.DeepEqual(plan, lifecycle.Spec.Plan) && waitsForAll(lifecycle) && reports(lifecycle, degraded) {
-		return nil
-	}
-	if err := p.checker.MayOpen(ctx, lifecycle.Name); err == nil {
-		return nil
-	}
-	return apierrors.NewConflict(attributes.GetResource().GroupResource(), lifecycle.Name,
-		errors.New("spec.plan, spec.initializers, spec.finalizers or status.conditions differ from what the configurations and the namespace give: create the NamespaceLifecycle again, without a plan"))
-}
-
 // plan returns the current plan for the namespace of a lifecycle, and the condition PlanDegraded or nil. The plan is empty
 // if the namespace is open. A namespace that cannot be read, is being deleted, or has another UID is an error.
-func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, lifecycle *nsinit.NamespaceLifecycle) ([]nsinit.PlannedInitializer, *metav1.Condition, error) {
+func (p *NamespaceInitializers) plan(ctx context.Context, attributes admission.Attributes, lifecycle *nsinit.NamespaceLifecycle) ([]nsinit.PlannedInitializer, *metav1.Condition, error) {
 	namespace, err := p.namespace(ctx, attributes, lifecycle)
 	if err != nil || !helper.IsClosed(namespace) {
 		return nil, nil, err
 	}
-	configurations, err := p.source.Configurations(ctx)
+	configurations, err := p.Configurations.Configurations(ctx)
 	if err != nil {
 		return nil, nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot determine which initializers namespace %q needs: %w", lifecycle.Name, err))
 	}
@@ -185,17 +104,17 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, life
 // namespace reads the namespace of a lifecycle. A cached namespace suffices if it has the right UID and is closed: it got
 // its label when it was created, and no namespace gets it later. If it was opened or deleted since, the controller finds
 // that out when it takes the next step. Every other answer of the cache is replaced by a live read.
-func (p *Plugin) namespace(ctx context.Context, attributes admission.Attributes, lifecycle *nsinit.NamespaceLifecycle) (*corev1.Namespace, error) {
+func (p *NamespaceInitializers) namespace(ctx context.Context, attributes admission.Attributes, lifecycle *nsinit.NamespaceLifecycle) (*corev1.Namespace, error) {
 	if errs := unnamed(lifecycle); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(attributes.GetKind().GroupKind(), lifecycle.Name, errs)
 	}
-	if p.cached != nil {
-		namespace, err := p.cached.Get(lifecycle.Name)
+	if p.Cached != nil {
+		namespace, err := p.Cached.Get(lifecycle.Name)
 		if err == nil && namespace.UID == lifecycle.Spec.NamespaceUID && namespace.DeletionTimestamp == nil && helper.IsClosed(namespace) {
 			return namespace, nil
 		}
 	}
-	namespace, err := p.namespaces(ctx, lifecycle.Name, metav1.GetOptions{})
+	namespace, err := p.Namespace(ctx, lifecycle.Name, metav1.GetOptions{})
 	if err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, err
@@ -212,11 +131,11 @@ func (p *Plugin) namespace(ctx context.Context, attributes admission.Attributes,
 	return namespace, nil
 }
 
-// validateConfiguration checks a written configuration. It refuses entries of initializers that the user may not register,
+// Validate checks a written configuration. It refuses entries of initializers that the user may not register,
 // initializers that wait for each other, and plans that are too large to store. It adds a warning to the response for each
 // initializer that has no effect, as the condition NamesAccepted reports, or that no program serves, and for each predecessor
 // that does not exist. If the configurations cannot be read, it only checks the rights of the user.
-func (p *Plugin) validateConfiguration(ctx context.Context, attributes admission.Attributes) error {
+func (p *NamespaceInitializers) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
 	written, ok := attributes.GetObject().(*nsinit.NamespaceInitializerConfiguration)
 	if !ok || attributes.GetSubresource() != "" {
 		return nil
@@ -225,7 +144,7 @@ func (p *Plugin) validateConfiguration(ctx context.Context, attributes admission
 		return err
 	}
 	var configuration v1alpha1.NamespaceInitializerConfiguration
-	all, err := p.source.Configurations(ctx)
+	all, err := p.Configurations.Configurations(ctx)
 	if err == nil {
 		err = v1alpha1.Convert_nsinit_NamespaceInitializerConfiguration_To_v1alpha1_NamespaceInitializerConfiguration(written, &configuration, nil)
 	}
@@ -243,7 +162,7 @@ func (p *Plugin) validateConfiguration(ctx context.Context, attributes admission
 }
 
 // authorizeRegistration refuses to add, change or remove an entry of an initializer that the user may not register.
-func (p *Plugin) authorizeRegistration(ctx context.Context, attributes admission.Attributes, written *nsinit.NamespaceInitializerConfiguration) error {
+func (p *NamespaceInitializers) authorizeRegistration(ctx context.Context, attributes admission.Attributes, written *nsinit.NamespaceInitializerConfiguration) error {
 	var former []nsinit.RegisteredInitializer
 	if old, ok := attributes.GetOldObject().(*nsinit.NamespaceInitializerConfiguration); ok {
 		former = old.Initializers
@@ -253,7 +172,7 @@ func (p *Plugin) authorizeRegistration(ctx context.Context, attributes admission
 		if slices.ContainsFunc(written.Initializers, same) && slices.ContainsFunc(former, same) {
 			continue
 		}
-		if err := p.checker.MayRegister(ctx, entry.Name); err != nil {
+		if err := p.Checker.MayRegister(ctx, entry.Name); err != nil {
 			return authorization.Refusal(attributes.GetResource().GroupResource(), written.Name,
 				fmt.Errorf("initializers: cannot add, change or remove the entry of %q without the verb %q on all namespaces: %w", entry.Name, v1alpha1.VerbOpen, err))
 		}
@@ -297,24 +216,4 @@ func newLifecycle(attributes admission.Attributes) (*nsinit.NamespaceLifecycle, 
 	}
 	lifecycle, ok := attributes.GetObject().(*nsinit.NamespaceLifecycle)
 	return lifecycle, ok
-}
-
-// waitsForAll says whether every planned initializer is pending, and every participant is a finalizer.
-func waitsForAll(lifecycle *nsinit.NamespaceLifecycle) bool {
-	var pending []nsinit.NamespaceInitializer
-	if lifecycle.Spec.Initializers != nil {
-		pending = lifecycle.Spec.Initializers.Pending
-	}
-	return slices.EqualFunc(lifecycle.Spec.Plan, pending, func(planned nsinit.PlannedInitializer, entry nsinit.NamespaceInitializer) bool {
-		return planned.Name == entry.Name && (!planned.Finalizer || slices.Contains(lifecycle.Spec.Finalizers, nsinit.FinalizerName(planned.Name)))
-	})
-}
-
-// reports says whether a lifecycle has the condition PlanDegraded that its plan has, apart from the time.
-func reports(lifecycle *nsinit.NamespaceLifecycle, degraded *metav1.Condition) bool {
-	reported := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionPlanDegraded)
-	if reported == nil || degraded == nil {
-		return reported == degraded
-	}
-	return reported.Status == degraded.Status && reported.Reason == degraded.Reason && reported.Message == degraded.Message
 }
