@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -23,10 +24,8 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/admission"
 	"github.com/nsinit/nsinit/pkg/admission/clusteradmission"
-	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/rest"
 	"github.com/nsinit/nsinit/pkg/storage"
 	"github.com/nsinit/nsinit/pkg/webhook"
 )
@@ -119,24 +118,12 @@ func (c CompletedConfig) New() (*genericapiserver.GenericAPIServer, error) {
 	}); err != nil {
 		return nil, err
 	}
-	provider := rest.StorageProvider{
-		Scheme:  c.extra.Scheme,
-		Codecs:  c.extra.Codecs,
-		Checker: authorization.New(c.generic.Authorization.Authorizer),
-		Lifecycles: namespacelifecycle.Options{
-			Clock:           c.extra.Clock,
-			ReadRepairAfter: c.extra.ReadRepairAfter,
-			Identified:      c.extra.Identity.Verify,
-			Confirmed:       c.extra.Identity.Confirm,
-		},
-		EarlyWrites: webhook.Options{Namespaces: c.namespaces, Clock: c.extra.Clock, Metrics: c.extra.EarlyWrites},
-		ConfigMaps:  c.extra.Core,
-		Namespace:   c.extra.Namespace,
-	}
-	group, err := provider.NewRESTStorage(c.generic.RESTOptionsGetter)
+	storages, err := c.storages()
 	if err != nil {
 		return nil, err
 	}
+	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, c.extra.Scheme, metav1.ParameterCodec, c.extra.Codecs)
+	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = storages
 	if err := generic.InstallAPIGroup(&group); err != nil {
 		return nil, err
 	}

@@ -4,8 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package populatednamespace serves PopulatedNamespaces from etcd.
-package populatednamespace
+package population
 
 import (
 	"context"
@@ -19,32 +18,22 @@ import (
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
 
-// NewKind returns the declaration of PopulatedNamespaces.
-func NewKind() *generic.Kind[*nsinit.PopulatedNamespace] {
+// NewPopulatedKind returns the declaration of PopulatedNamespaces.
+func NewPopulatedKind() *generic.Kind[*nsinit.PopulatedNamespace] {
 	type object = *nsinit.PopulatedNamespace
-	return &generic.Kind[object]{
-		Resource: "populatednamespaces", Singular: "populatednamespace", ShortNames: []string{"popns"},
-		New:     func() runtime.Object { return &nsinit.PopulatedNamespace{} },
-		NewList: func() runtime.Object { return &nsinit.PopulatedNamespaceList{} },
-		Parts: []generic.Part[object]{
-			generic.Metadata[object](),
-			{Name: "spec", Copy: func(to, from object) { to.Spec = from.Spec }, Generation: true},
-			{Name: "status", Copy: func(to, from object) { to.Status = from.Status }},
-		},
-		Endpoints: map[string]generic.Endpoint[object]{
-			"":       {Owns: []string{"metadata", "spec"}},
-			"status": {Owns: []string{"status"}},
-		},
-		// The creator announces the objects that it is about to apply.
-		Create: func(_ context.Context, created object) {
-			created.Status.Conditions = generic.NotObserved(created, "policy-population")
-		},
-		Validate: validation.ValidatePopulatedNamespace,
-		Table:    newTable(),
+	kind := specAndStatus(func(to, from object) { to.Spec = from.Spec }, func(to, from object) { to.Status = from.Status })
+	kind.Resource, kind.Singular, kind.ShortNames = "populatednamespaces", "populatednamespace", []string{"popns"}
+	kind.New = func() runtime.Object { return &nsinit.PopulatedNamespace{} }
+	kind.NewList = func() runtime.Object { return &nsinit.PopulatedNamespaceList{} }
+	// The creator announces the objects that it is about to apply.
+	kind.Create = func(_ context.Context, created object) {
+		created.Status.Conditions = generic.NotObserved(created, initializer)
 	}
+	kind.Validate, kind.Table = validation.ValidatePopulatedNamespace, newPopulatedTable()
+	return kind
 }
 
-func newTable() *generic.Table[*nsinit.PopulatedNamespace] {
+func newPopulatedTable() *generic.Table[*nsinit.PopulatedNamespace] {
 	return &generic.Table[*nsinit.PopulatedNamespace]{
 		Columns: []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "Name of the namespace."},

@@ -4,8 +4,8 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package namespacepopulation serves NamespacePopulations from etcd.
-package namespacepopulation
+// Package population declares the parts of NamespacePopulations and PopulatedNamespaces, and which endpoint owns each of them.
+package population
 
 import (
 	"context"
@@ -24,27 +24,35 @@ import (
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
 
-// NewKind returns the declaration of populations.
+// initializer is the program that reads populations, and writes PopulatedNamespaces.
+const initializer = "policy-population"
+
+// NewKind returns the declaration of NamespacePopulations.
 func NewKind() *generic.Kind[*nsinit.NamespacePopulation] {
 	type object = *nsinit.NamespacePopulation
-	return &generic.Kind[object]{
-		Resource: "namespacepopulations", Singular: "namespacepopulation", ShortNames: []string{"nspop"},
-		New:     func() runtime.Object { return &nsinit.NamespacePopulation{} },
-		NewList: func() runtime.Object { return &nsinit.NamespacePopulationList{} },
-		Parts: []generic.Part[object]{
-			generic.Metadata[object](),
-			{Name: "spec", Copy: func(to, from object) { to.Spec = from.Spec }, Generation: true},
-			{Name: "status", Copy: func(to, from object) { to.Status = from.Status }},
+	kind := specAndStatus(func(to, from object) { to.Spec = from.Spec }, func(to, from object) { to.Status = from.Status })
+	kind.Resource, kind.Singular, kind.ShortNames = "namespacepopulations", "namespacepopulation", []string{"nspop"}
+	kind.New = func() runtime.Object { return &nsinit.NamespacePopulation{} }
+	kind.NewList = func() runtime.Object { return &nsinit.NamespacePopulationList{} }
+	kind.Create = func(_ context.Context, created object) {
+		created.Status = nsinit.NamespacePopulationStatus{Conditions: generic.NotObserved(created, initializer)}
+	}
+	kind.Validate, kind.Table = validate, newTable()
+	return kind
+}
+
+// specAndStatus returns a kind with a spec and a status, each with an endpoint that owns it.
+func specAndStatus[T generic.Object](copySpec, copyStatus func(to, from T)) *generic.Kind[T] {
+	return &generic.Kind[T]{
+		Parts: []generic.Part[T]{
+			generic.Metadata[T](),
+			{Name: "spec", Copy: copySpec, Generation: true},
+			{Name: "status", Copy: copyStatus},
 		},
-		Endpoints: map[string]generic.Endpoint[object]{
+		Endpoints: map[string]generic.Endpoint[T]{
 			"":       {Owns: []string{"metadata", "spec"}},
 			"status": {Owns: []string{"status"}},
 		},
-		Create: func(_ context.Context, created object) {
-			created.Status = nsinit.NamespacePopulationStatus{Conditions: generic.NotObserved(created, "policy-population")}
-		},
-		Validate: validate,
-		Table:    newTable(),
 	}
 }
 
