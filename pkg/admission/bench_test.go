@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
 )
@@ -51,7 +52,7 @@ func BenchmarkRead(b *testing.B) {
 	b.Cleanup(destroy)
 	for i := range 10 {
 		c := &nsinit.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", i)},
-			Initializers: []nsinit.RegisteredInitializer{{Name: "a.example.com"}, {Name: "b.example.com"}}}
+			Initializers: []v1alpha1.RegisteredInitializer{{Name: "a.example.com"}, {Name: "b.example.com"}}}
 		path, _ := key(c)
 		if err := cached.Create(ctx, path, c, nil, 0); err != nil {
 			b.Fatal(err)

@@ -44,11 +44,17 @@ func NewList(getter apiserverregistry.RESTOptionsGetter) (List, func(), error) {
 		if err := etcd.GetList(ctx, prefix, storage.ListOptions{Predicate: storage.Everything, Recursive: true}, &stored); err != nil {
 			return nil, storageerr.InterpretListError(err, resource)
 		}
-		var converted v1alpha1.NamespaceInitializerConfigurationList
-		if err := v1alpha1.Convert_nsinit_NamespaceInitializerConfigurationList_To_v1alpha1_NamespaceInitializerConfigurationList(&stored, &converted, nil); err != nil {
-			return nil, err
+		items := make([]v1alpha1.NamespaceInitializerConfiguration, 0, len(stored.Items))
+		for i := range stored.Items {
+			items = append(items, *versioned(&stored.Items[i]))
 		}
-		return converted.Items, nil
+		return items, nil
 	}
 	return list, destroy, nil
+}
+
+// versioned returns a configuration as clients see it. Its lists are those of the original.
+func versioned(configuration *nsinit.NamespaceInitializerConfiguration) *v1alpha1.NamespaceInitializerConfiguration {
+	return &v1alpha1.NamespaceInitializerConfiguration{
+		ObjectMeta: configuration.ObjectMeta, Initializers: configuration.Initializers, Spec: configuration.Spec, Status: configuration.Status}
 }

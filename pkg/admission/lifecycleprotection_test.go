@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
 // TestImmortal: the lifecycle of an immortal namespace cannot be deleted, even if the namespace does
@@ -32,12 +33,12 @@ func TestImmortal(t *testing.T) {
 		lifecycle runtime.Object
 		forbidden bool
 	}{
-		"of another":    {"ns", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Plan: []nsinit.PlannedInitializer{{RegisteredInitializer: nsinit.RegisteredInitializer{Name: "a.example.com"}}}}}, false},
+		"of another":    {"ns", &nsinit.NamespaceLifecycle{Spec: v1alpha1.NamespaceLifecycleSpec{Plan: []v1alpha1.PlannedInitializer{{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "a.example.com"}}}}}, false},
 		"not known":     {"default", nil, true},
-		"nothing":       {"default", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Finalizers: []nsinit.FinalizerName{nsinit.FinalizerKubernetes}}}, false},
+		"nothing":       {"default", &nsinit.NamespaceLifecycle{Spec: v1alpha1.NamespaceLifecycleSpec{Finalizers: []v1alpha1.FinalizerName{v1alpha1.FinalizerKubernetes}}}, false},
 		"released":      {"default", &nsinit.NamespaceLifecycle{}, false},
-		"a plan":        {"kube-system", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Plan: []nsinit.PlannedInitializer{{RegisteredInitializer: nsinit.RegisteredInitializer{Name: "a.example.com"}}}}}, true},
-		"a participant": {"default", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Finalizers: []nsinit.FinalizerName{"a.example.com"}}}, true},
+		"a plan":        {"kube-system", &nsinit.NamespaceLifecycle{Spec: v1alpha1.NamespaceLifecycleSpec{Plan: []v1alpha1.PlannedInitializer{{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "a.example.com"}}}}}, true},
+		"a participant": {"default", &nsinit.NamespaceLifecycle{Spec: v1alpha1.NamespaceLifecycleSpec{Finalizers: []v1alpha1.FinalizerName{"a.example.com"}}}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -56,7 +56,7 @@ func (p *NamespaceInitializers) Admit(ctx context.Context, attributes admission.
 	if !ok {
 		return nil
 	}
-	lifecycle.Status = nsinit.NamespaceLifecycleStatus{}
+	lifecycle.Status = v1alpha1.NamespaceLifecycleStatus{}
 	plan, degraded, err := p.plan(ctx, attributes, lifecycle)
 	if err != nil {
 		return err
@@ -70,11 +70,11 @@ func (p *NamespaceInitializers) Admit(ctx context.Context, attributes admission.
 	}
 	lifecycle.Spec.Plan = plan
 	if len(plan) > 0 {
-		lifecycle.Spec.Initializers = &nsinit.NamespaceInitializers{}
+		lifecycle.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
 	}
 	for _, entry := range plan {
-		lifecycle.Spec.Initializers.Pending = append(lifecycle.Spec.Initializers.Pending, nsinit.NamespaceInitializer{Name: entry.Name})
-		if name := nsinit.FinalizerName(entry.Name); entry.Finalizer && !slices.Contains(lifecycle.Spec.Finalizers, name) {
+		lifecycle.Spec.Initializers.Pending = append(lifecycle.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: entry.Name})
+		if name := v1alpha1.FinalizerName(entry.Name); entry.Finalizer && !slices.Contains(lifecycle.Spec.Finalizers, name) {
 			lifecycle.Spec.Finalizers = append(lifecycle.Spec.Finalizers, name)
 		}
 	}
@@ -86,7 +86,7 @@ func (p *NamespaceInitializers) Admit(ctx context.Context, attributes admission.
 
 // plan returns the current plan for the namespace of a lifecycle, and the condition PlanDegraded or nil. The plan is empty
 // if the namespace is open. A namespace that cannot be read, is being deleted, or has another UID is an error.
-func (p *NamespaceInitializers) plan(ctx context.Context, attributes admission.Attributes, lifecycle *nsinit.NamespaceLifecycle) ([]nsinit.PlannedInitializer, *metav1.Condition, error) {
+func (p *NamespaceInitializers) plan(ctx context.Context, attributes admission.Attributes, lifecycle *nsinit.NamespaceLifecycle) ([]v1alpha1.PlannedInitializer, *metav1.Condition, error) {
 	namespace, err := p.namespace(ctx, attributes, lifecycle)
 	if err != nil || !helper.IsClosed(namespace) {
 		return nil, nil, err
@@ -96,9 +96,7 @@ func (p *NamespaceInitializers) plan(ctx context.Context, attributes admission.A
 		return nil, nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot determine which initializers namespace %q needs: %w", lifecycle.Name, err))
 	}
 	merged := p.merger.Merge(configurations, namespace)
-	var spec nsinit.NamespaceLifecycleSpec
-	err = v1alpha1.Convert_v1alpha1_NamespaceLifecycleSpec_To_nsinit_NamespaceLifecycleSpec(&v1alpha1.NamespaceLifecycleSpec{Plan: merged.Entries}, &spec, nil)
-	return spec.Plan, merged.Condition(), err
+	return merged.Entries, merged.Condition(), nil
 }
 
 // namespace reads the namespace of a lifecycle. A cached namespace suffices if it has the right UID and is closed: it got
@@ -143,19 +141,16 @@ func (p *NamespaceInitializers) Validate(ctx context.Context, attributes admissi
 	if err := p.authorizeRegistration(ctx, attributes, written); err != nil || written.DeletionTimestamp != nil {
 		return err
 	}
-	var configuration v1alpha1.NamespaceInitializerConfiguration
 	all, err := p.Configurations.Configurations(ctx)
-	if err == nil {
-		err = v1alpha1.Convert_nsinit_NamespaceInitializerConfiguration_To_v1alpha1_NamespaceInitializerConfiguration(written, &configuration, nil)
-	}
 	if err != nil {
 		klog.FromContext(ctx).Info("Cannot compare a configuration with the others", "configuration", written.Name, "err", err)
 		return nil
 	}
-	if errs := append(plan.ValidateOrder(&configuration, all), plan.ValidateSize(&configuration, all)...); len(errs) > 0 {
+	configuration := versioned(written)
+	if errs := append(plan.ValidateOrder(configuration, all), plan.ValidateSize(configuration, all)...); len(errs) > 0 {
 		return apierrors.NewInvalid(attributes.GetKind().GroupKind(), written.Name, errs)
 	}
-	for _, message := range slices.Concat(plan.Ineffective(&configuration, all), plan.UnknownPredecessors(&configuration, all), unserved(written)) {
+	for _, message := range slices.Concat(plan.Ineffective(configuration, all), plan.UnknownPredecessors(configuration, all), unserved(written)) {
 		warning.AddWarning(ctx, "", message)
 	}
 	return nil
@@ -163,12 +158,12 @@ func (p *NamespaceInitializers) Validate(ctx context.Context, attributes admissi
 
 // authorizeRegistration refuses to add, change or remove an entry of an initializer that the user may not register.
 func (p *NamespaceInitializers) authorizeRegistration(ctx context.Context, attributes admission.Attributes, written *nsinit.NamespaceInitializerConfiguration) error {
-	var former []nsinit.RegisteredInitializer
+	var former []v1alpha1.RegisteredInitializer
 	if old, ok := attributes.GetOldObject().(*nsinit.NamespaceInitializerConfiguration); ok {
 		former = old.Initializers
 	}
 	for _, entry := range slices.Concat(written.Initializers, former) {
-		same := func(other nsinit.RegisteredInitializer) bool { return equality.Semantic.DeepEqual(entry, other) }
+		same := func(other v1alpha1.RegisteredInitializer) bool { return equality.Semantic.DeepEqual(entry, other) }
 		if slices.ContainsFunc(written.Initializers, same) && slices.ContainsFunc(former, same) {
 			continue
 		}

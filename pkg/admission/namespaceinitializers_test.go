@@ -75,17 +75,17 @@ func create(lifecycle *nsinit.NamespaceLifecycle, subresource string) admission.
 }
 
 func newTestLifecycle() *nsinit.NamespaceLifecycle {
-	return &nsinit.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "ns"}, Spec: nsinit.NamespaceLifecycleSpec{NamespaceUID: "u"}}
+	return &nsinit.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "ns"}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u"}}
 }
 
 // TestRegistration: a user adds, changes and removes only the entries of initializers that it may act as. Every other write is
 // allowed, also if the configurations cannot be read.
 func TestRegistration(t *testing.T) {
 	const own, other = "own.example.com", "other.example.com"
-	entry := func(name string, finalizer bool) nsinit.RegisteredInitializer {
-		return nsinit.RegisteredInitializer{Name: name, Finalizer: finalizer}
+	entry := func(name string, finalizer bool) v1alpha1.RegisteredInitializer {
+		return v1alpha1.RegisteredInitializer{Name: name, Finalizer: finalizer}
 	}
-	type entries = []nsinit.RegisteredInitializer
+	type entries = []v1alpha1.RegisteredInitializer
 	p := newPlugin(&source{err: errors.New("down")})
 	p.Checker = authorization.New(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		if a.GetVerb() == v1alpha1.VerbInitialize && a.GetName() == own {

@@ -106,9 +106,9 @@ func TestAdmittedPlan(t *testing.T) {
 		lifecycle.Spec.NamespaceUID = rapid.SampledFrom([]types.UID{"u", "u", "u", "u", "another", ""}).Draw(t, "namespaceUID")
 		switch rapid.SampledFrom([]string{"nothing", "nothing", "nothing", "nothing", "plan", "initializers"}).Draw(t, "the sender writes") {
 		case "plan":
-			lifecycle.Spec.Plan = []nsinit.PlannedInitializer{{RegisteredInitializer: nsinit.RegisteredInitializer{Name: "forged.example.com"}}}
+			lifecycle.Spec.Plan = []v1alpha1.PlannedInitializer{{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "forged.example.com"}}}
 		case "initializers":
-			lifecycle.Spec.Initializers = &nsinit.NamespaceInitializers{Pending: []nsinit.NamespaceInitializer{{Name: "b.example.com"}}}
+			lifecycle.Spec.Initializers = &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{{Name: "b.example.com"}}}
 		}
 		ctx := genericapirequest.WithUser(context.Background(), &user.DefaultInfo{Name: "u"})
 		if p.Admit(ctx, create(lifecycle, ""), nil) != nil {
@@ -136,18 +136,14 @@ func checkPlan(t *rapid.T, c *changing, lifecycle *nsinit.NamespaceLifecycle) {
 	if diff := cmp.Diff(predicted.Condition(), meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionPlanDegraded)); diff != "" {
 		t.Fatalf("the condition PlanDegraded is not that of the plan (-want +got):\n%s", diff)
 	}
-	var got v1alpha1.NamespaceLifecycleSpec
-	if err := v1alpha1.Convert_nsinit_NamespaceLifecycleSpec_To_v1alpha1_NamespaceLifecycleSpec(&lifecycle.Spec, &got, nil); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got.Plan); diff != "" {
+	if diff := cmp.Diff(want, lifecycle.Spec.Plan); diff != "" {
 		t.Fatalf("the plan is not what is in force (-want +got):\n%s", diff)
 	}
 	for i, planned := range want {
 		if lifecycle.Spec.Initializers == nil || len(lifecycle.Spec.Initializers.Pending) != len(want) || lifecycle.Spec.Initializers.Pending[i].Name != planned.Name {
 			t.Fatalf("planned is %+v, and pending %+v", want, lifecycle.Spec.Initializers)
 		}
-		if planned.Finalizer && !slices.Contains(lifecycle.Spec.Finalizers, nsinit.FinalizerName(planned.Name)) {
+		if planned.Finalizer && !slices.Contains(lifecycle.Spec.Finalizers, v1alpha1.FinalizerName(planned.Name)) {
 			t.Fatalf("participant %q does not hold the lifecycle: %q", planned.Name, lifecycle.Spec.Finalizers)
 		}
 	}

@@ -29,15 +29,15 @@ func unserved(configuration *nsinit.NamespaceInitializerConfiguration) []string 
 			messages = append(messages, fmt.Sprintf("%s is not served: user %q last reported at %s, so new namespaces wait for it; check its program",
 				what, entry.Reporter, entry.ReportTime.UTC().Format(time.RFC3339)))
 		case entry != nil && entry.ReportTime != nil:
-		case initializer.Activation != nil && *initializer.Activation == nsinit.ActivationWhenServed:
-			messages = append(messages, fmt.Sprintf("%s has no effect yet: no program has reported that it serves it (activation: %s); start the program", what, nsinit.ActivationWhenServed))
+		case initializer.Activation != nil && *initializer.Activation == v1alpha1.ActivationWhenServed:
+			messages = append(messages, fmt.Sprintf("%s has no effect yet: no program has reported that it serves it (activation: %s); start the program", what, v1alpha1.ActivationWhenServed))
 		default:
 			until := "until its deadline"
 			if initializer.FailurePolicy == nil {
 				until = "without limit, because it has no failurePolicy"
 			}
 			messages = append(messages, fmt.Sprintf("%s is not served yet: new namespaces wait for it %s; if its program runs, it reports within %s, otherwise start it, or set activation: %s",
-				what, until, timing.ReportInterval, nsinit.ActivationWhenServed))
+				what, until, timing.ReportInterval, v1alpha1.ActivationWhenServed))
 		}
 	}
 	return messages

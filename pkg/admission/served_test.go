@@ -18,21 +18,21 @@ import (
 )
 
 func TestUnserved(t *testing.T) {
-	whenServed, always := nsinit.ActivationWhenServed, nsinit.ActivationAlways
-	entry := func(name string, served metav1.ConditionStatus) nsinit.RegisteredInitializerStatus {
-		e := nsinit.RegisteredInitializerStatus{Name: name, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionServed, Status: served}}}
+	whenServed, always := v1alpha1.ActivationWhenServed, v1alpha1.ActivationAlways
+	entry := func(name string, served metav1.ConditionStatus) v1alpha1.RegisteredInitializerStatus {
+		e := v1alpha1.RegisteredInitializerStatus{Name: name, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionServed, Status: served}}}
 		if served != metav1.ConditionUnknown {
 			e.ReportTime, e.Reporter = new(metav1.NewMicroTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))), "hook"
 		}
 		return e
 	}
 	c := &nsinit.NamespaceInitializerConfiguration{
-		Initializers: []nsinit.RegisteredInitializer{
+		Initializers: []v1alpha1.RegisteredInitializer{
 			{Name: "served.example.com"}, {Name: "new.example.com"}, {Name: "never.example.com", Activation: &always}, {Name: "late.example.com"},
 			{Name: "when.example.com", Activation: &whenServed}, {Name: "when-served.example.com", Activation: &whenServed}, {Name: "when-late.example.com", Activation: &whenServed},
-			{Name: "short.example.com", FailurePolicy: new(nsinit.Ignore)},
+			{Name: "short.example.com", FailurePolicy: new(v1alpha1.Ignore)},
 		},
-		Status: nsinit.NamespaceInitializerConfigurationStatus{Initializers: []nsinit.RegisteredInitializerStatus{
+		Status: v1alpha1.NamespaceInitializerConfigurationStatus{Initializers: []v1alpha1.RegisteredInitializerStatus{
 			entry("served.example.com", metav1.ConditionTrue), entry("never.example.com", metav1.ConditionUnknown), entry("late.example.com", metav1.ConditionFalse),
 			entry("when-served.example.com", metav1.ConditionTrue), entry("when-late.example.com", metav1.ConditionFalse),
 		}},

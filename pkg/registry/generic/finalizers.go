@@ -82,8 +82,8 @@ func missing(object, from nsinit.Terminable) []string {
 // injectFinalizer appends "kubernetes" to the spec.finalizers of a new object, unless the creator
 // placed it.
 func injectFinalizer(object nsinit.Terminable) {
-	if finalizers := object.SpecFinalizers(); !slices.Contains(finalizers, nsinit.FinalizerKubernetes) {
-		object.SetSpecFinalizers(append(slices.Clone(finalizers), nsinit.FinalizerKubernetes))
+	if finalizers := object.SpecFinalizers(); !slices.Contains(finalizers, v1alpha1.FinalizerKubernetes) {
+		object.SetSpecFinalizers(append(slices.Clone(finalizers), v1alpha1.FinalizerKubernetes))
 	}
 }
 

@@ -127,22 +127,22 @@ func filled[T generic.Object](kind *generic.Kind[T], seed int64) T {
 			*at = metav1.NewMicroTime(time.Unix(int64(c.Uint32()), 0))
 		},
 		// The server derives these four kinds of entries in part.
-		func(entries *[]nsinit.RegisteredInitializerStatus, c randfill.Continue) {
-			*entries = make([]nsinit.RegisteredInitializerStatus, 2)
+		func(entries *[]v1alpha1.RegisteredInitializerStatus, c randfill.Continue) {
+			*entries = make([]v1alpha1.RegisteredInitializerStatus, 2)
 			for i, name := range []string{"a.example.com", "b.example.com"} {
 				c.Fill(&(*entries)[i])
 				(*entries)[i].Name = name
 			}
 		},
-		func(entries *[]nsinit.NamespaceInitializer, c randfill.Continue) {
-			*entries = make([]nsinit.NamespaceInitializer, 2)
+		func(entries *[]v1alpha1.NamespaceInitializer, c randfill.Continue) {
+			*entries = make([]v1alpha1.NamespaceInitializer, 2)
 			for i, name := range []string{"a.example.com", "b.example.com"} {
 				c.Fill(&(*entries)[i])
 				(*entries)[i].Name = name
 			}
 		},
-		func(entries *[]nsinit.InitializerStatus, c randfill.Continue) {
-			*entries = make([]nsinit.InitializerStatus, 2)
+		func(entries *[]v1alpha1.InitializerStatus, c randfill.Continue) {
+			*entries = make([]v1alpha1.InitializerStatus, 2)
 			for i, name := range []string{"a.example.com", "b.example.com"} {
 				c.Fill(&(*entries)[i])
 				(*entries)[i].Name = name

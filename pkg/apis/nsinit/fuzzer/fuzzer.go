@@ -15,7 +15,6 @@ import (
 	runtimeserializer "k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/randfill"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
@@ -23,26 +22,26 @@ import (
 // decoded object has them.
 func Funcs(runtimeserializer.CodecFactory) []any {
 	return []any{
-		func(obj *nsinit.RegisteredInitializer, c randfill.Continue) {
+		func(obj *v1alpha1.RegisteredInitializer, c randfill.Continue) {
 			c.FillNoCustom(obj)
 			if obj.FailurePolicy != nil && obj.TimeoutSeconds == nil {
 				timeout := v1alpha1.DefaultTimeoutSeconds
 				obj.TimeoutSeconds = &timeout
 			}
 		},
-		func(obj *nsinit.NamespacePopulationSpec, c randfill.Continue) {
+		func(obj *v1alpha1.NamespacePopulationSpec, c randfill.Continue) {
 			c.FillNoCustom(obj)
 			if obj.Scope == "" {
-				obj.Scope = nsinit.ScopeNew
+				obj.Scope = v1alpha1.ScopeNew
 			}
 		},
-		func(obj *nsinit.PopulationManifest, c randfill.Continue) {
+		func(obj *v1alpha1.PopulationManifest, c randfill.Continue) {
 			c.FillNoCustom(obj)
 			if obj.DriftPolicy == "" {
-				obj.DriftPolicy = nsinit.DriftIgnore
+				obj.DriftPolicy = v1alpha1.DriftIgnore
 			}
 			if obj.PrunePolicy == "" {
-				obj.PrunePolicy = nsinit.PruneDelete
+				obj.PrunePolicy = v1alpha1.PruneDelete
 			}
 		},
 		// Templates are objects in JSON.
@@ -50,7 +49,7 @@ func Funcs(runtimeserializer.CodecFactory) []any {
 			*obj = runtime.RawExtension{Raw: []byte(`{"kind":"` + strconv.Itoa(int(c.Uint32())) + `"}`)}
 		},
 		// Protobuf does not distinguish an empty list from an absent one.
-		func(obj *nsinit.NamespaceInitializers, c randfill.Continue) {
+		func(obj *v1alpha1.NamespaceInitializers, c randfill.Continue) {
 			c.FillNoCustom(obj)
 			if len(obj.Pending) == 0 {
 				obj.Pending = nil

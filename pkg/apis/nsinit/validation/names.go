@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
 // ValidateInitializerName returns the problems of the name of an initializer. The name must be
@@ -55,9 +55,9 @@ func validateUID(updated, old types.UID) field.ErrorList {
 }
 
 // validateFinalizers checks spec.finalizers: names of participants, each once.
-func validateFinalizers(finalizers []nsinit.FinalizerName, path *field.Path) field.ErrorList {
+func validateFinalizers(finalizers []v1alpha1.FinalizerName, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	seen := sets.New[nsinit.FinalizerName]()
+	seen := sets.New[v1alpha1.FinalizerName]()
 	for i, name := range finalizers {
 		at := path.Index(i)
 		switch {
@@ -65,7 +65,7 @@ func validateFinalizers(finalizers []nsinit.FinalizerName, path *field.Path) fie
 			errs = append(errs, field.Required(at, "name the participant that must act before the object can be removed"))
 		case seen.Has(name):
 			errs = append(errs, field.Duplicate(at, name))
-		case name != nsinit.FinalizerKubernetes:
+		case name != v1alpha1.FinalizerKubernetes:
 			errs = append(errs, validateInitializerName(string(name), at)...)
 		}
 		seen.Insert(name)
@@ -74,11 +74,11 @@ func validateFinalizers(finalizers []nsinit.FinalizerName, path *field.Path) fie
 }
 
 // validateDeadline refuses timeoutSeconds without a failurePolicy.
-func validateDeadline(initializer *nsinit.RegisteredInitializer, path *field.Path) field.ErrorList {
+func validateDeadline(initializer *v1alpha1.RegisteredInitializer, path *field.Path) field.ErrorList {
 	if initializer.FailurePolicy == nil && initializer.TimeoutSeconds != nil {
 		return field.ErrorList{field.Invalid(path.Child("timeoutSeconds"), *initializer.TimeoutSeconds,
 			fmt.Sprintf("takes effect only with a failurePolicy: set failurePolicy to %s or %s, or leave timeoutSeconds out to wait indefinitely",
-				nsinit.Ignore, nsinit.Fail))}
+				v1alpha1.Ignore, v1alpha1.Fail))}
 	}
 	return nil
 }

@@ -58,10 +58,10 @@ func ValidateFailOpen(configuration, old *nsinit.NamespaceInitializerConfigurati
 	}
 	var errs field.ErrorList
 	for i, initializer := range configuration.Initializers {
-		if initializer.FailurePolicy != nil && *initializer.FailurePolicy == nsinit.Fail && !known.Has(initializer.Name) {
+		if initializer.FailurePolicy != nil && *initializer.FailurePolicy == v1alpha1.Fail && !known.Has(initializer.Name) {
 			errs = append(errs, field.Forbidden(field.NewPath("initializers").Index(i).Child("failurePolicy"),
 				fmt.Sprintf("%s would fail every new namespace until initializer %q runs: add the initializer with %s or without a failurePolicy, and set %s by a later update once it runs",
-					nsinit.Fail, initializer.Name, nsinit.Ignore, nsinit.Fail)))
+					v1alpha1.Fail, initializer.Name, v1alpha1.Ignore, v1alpha1.Fail)))
 		}
 	}
 	return errs

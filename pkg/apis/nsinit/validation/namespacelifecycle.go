@@ -30,14 +30,14 @@ const MaxMessageLength = 4096
 func ValidateNamespaceLifecycle(lifecycle *nsinit.NamespaceLifecycle) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&lifecycle.ObjectMeta, false, apivalidation.ValidateNamespaceName, field.NewPath("metadata"))
 	spec := field.NewPath("spec")
-	var planned []nsinit.RegisteredInitializer
+	var planned []v1alpha1.RegisteredInitializer
 	for i, entry := range lifecycle.Spec.Plan {
 		planned = append(planned, entry.RegisteredInitializer)
 		path := spec.Child("plan").Index(i)
 		errs = append(errs, validateInitializerName(entry.Name, path.Child("name"))...)
 		errs = append(errs, validateDeadline(&entry.RegisteredInitializer, path)...)
 		errs = append(errs, validateSelected(&entry.RegisteredInitializer, path)...)
-		if slices.ContainsFunc(lifecycle.Spec.Plan[:i], func(other nsinit.PlannedInitializer) bool { return other.Name == entry.Name }) {
+		if slices.ContainsFunc(lifecycle.Spec.Plan[:i], func(other v1alpha1.PlannedInitializer) bool { return other.Name == entry.Name }) {
 			errs = append(errs, field.Duplicate(path.Child("name"), entry.Name))
 		}
 		switch {
@@ -76,7 +76,7 @@ func validateInitializers(lifecycle *nsinit.NamespaceLifecycle, path *field.Path
 		if entry.Name == "" {
 			continue // reported by the generated validation
 		}
-		planned := slices.IndexFunc(lifecycle.Spec.Plan, func(p nsinit.PlannedInitializer) bool { return p.Name == entry.Name })
+		planned := slices.IndexFunc(lifecycle.Spec.Plan, func(p v1alpha1.PlannedInitializer) bool { return p.Name == entry.Name })
 		at := path.Child("pending").Index(i).Child("name")
 		switch {
 		case planned < 0:
@@ -106,7 +106,7 @@ func validateInitializers(lifecycle *nsinit.NamespaceLifecycle, path *field.Path
 	return errs
 }
 
-func validateLifecycleStatus(status *nsinit.NamespaceLifecycleStatus, path *field.Path) field.ErrorList {
+func validateLifecycleStatus(status *v1alpha1.NamespaceLifecycleStatus, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateConditions(status.Conditions, path.Child("conditions"))
 	for i, entry := range status.Initializers {
 		if len(entry.Message) > MaxMessageLength {
@@ -192,8 +192,8 @@ func validateFailed(name string, current []string, path *field.Path) field.Error
 
 // ValidateFinalize validates a change of spec.finalizers: the remaining names keep their order.
 // Authorization decides who can add names.
-func ValidateFinalize(updated, old []nsinit.FinalizerName) field.ErrorList {
-	var kept []nsinit.FinalizerName
+func ValidateFinalize(updated, old []v1alpha1.FinalizerName) field.ErrorList {
+	var kept []v1alpha1.FinalizerName
 	for _, name := range updated {
 		if slices.Contains(old, name) {
 			kept = append(kept, name)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
 // maxManifestsSize is the size of the manifests of a population in bytes. etcd refuses larger objects, with an error that names no field.
@@ -37,9 +38,9 @@ func ValidateNamespacePopulation(updated, old *nsinit.NamespacePopulation) field
 		errs = append(errs, &field.Error{Type: field.ErrorTypeTooLong, Field: "spec.manifests", BadValue: field.OmitValueType{},
 			Detail: fmt.Sprintf("the manifests have %d bytes in total, and may have at most %d: distribute them over several populations", size, maxManifestsSize)})
 	}
-	if spec := &updated.Spec; spec.Rollout != "" && spec.Scope != nsinit.ScopeAll {
+	if spec := &updated.Spec; spec.Rollout != "" && spec.Scope != v1alpha1.ScopeAll {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "rollout"),
-			fmt.Sprintf("it is %q, and needs scope %s: with scope %q, namespaces that exist already get nothing; remove rollout or change scope", spec.Rollout, nsinit.ScopeAll, spec.Scope)))
+			fmt.Sprintf("it is %q, and needs scope %s: with scope %q, namespaces that exist already get nothing; remove rollout or change scope", spec.Rollout, v1alpha1.ScopeAll, spec.Scope)))
 	}
 	return errs
 }

@@ -26,15 +26,15 @@ import (
 // one have their turn. Of the status that it has, only the condition PlanDegraded is kept, which admission has set.
 func begin(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 	degraded := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionPlanDegraded)
-	lifecycle.Status = nsinit.NamespaceLifecycleStatus{}
+	lifecycle.Status = v1alpha1.NamespaceLifecycleStatus{}
 	if degraded != nil {
 		degraded.LastTransitionTime = metav1.NewTime(now)
 		lifecycle.Status.Conditions = []metav1.Condition{*degraded}
 	}
 	for _, planned := range lifecycle.Spec.Plan {
-		lifecycle.Status.Initializers = append(lifecycle.Status.Initializers, nsinit.InitializerStatus{
+		lifecycle.Status.Initializers = append(lifecycle.Status.Initializers, v1alpha1.InitializerStatus{
 			Name:  planned.Name,
-			State: nsinit.InitializerWaiting,
+			State: v1alpha1.InitializerWaiting,
 		})
 	}
 	settle(lifecycle, now, actor)
@@ -59,7 +59,7 @@ func settle(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 const neverInitialized = "never had its turn: the namespace was deleted before"
 
 // settleEntry derives the state of one initializer. Its turn begins now if it is current and has not begun before.
-func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *nsinit.InitializerStatus, current []string, now time.Time, actor string) {
+func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *v1alpha1.InitializerStatus, current []string, now time.Time, actor string) {
 	if entry.EndTime != nil {
 		return
 	}
@@ -76,15 +76,15 @@ func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *nsinit.Initializer
 	case !slices.Contains(helper.Pending(lifecycle), entry.Name):
 		entry.EndTime, entry.LastActor = &stamp, actor
 		if slices.Contains(lifecycle.Spec.Skipped, entry.Name) {
-			entry.State, entry.Message = nsinit.InitializerSkipped, skippedMessage(entry, now)
+			entry.State, entry.Message = v1alpha1.InitializerSkipped, skippedMessage(entry, now)
 		} else {
-			entry.State, entry.Message = nsinit.InitializerDone, "" // the error of an earlier try
+			entry.State, entry.Message = v1alpha1.InitializerDone, "" // the error of an earlier try
 		}
 	case helper.FailedInitializer(lifecycle) == entry.Name:
-		entry.State, entry.EndTime, entry.LastActor = nsinit.InitializerFailed, &stamp, actor
+		entry.State, entry.EndTime, entry.LastActor = v1alpha1.InitializerFailed, &stamp, actor
 		entry.Message = helper.Failure(lifecycle).Message
 	case entry.StartTime == nil && slices.Contains(current, entry.Name):
-		entry.State, entry.StartTime = nsinit.InitializerRunning, &stamp
+		entry.State, entry.StartTime = v1alpha1.InitializerRunning, &stamp
 		entry.Deadline = deadline(helper.Planned(lifecycle, entry.Name), entry)
 	}
 }
@@ -95,22 +95,22 @@ func settlePhase(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
 	lifecycle.Status.CurrentInitializers = nil
 	switch {
 	case lifecycle.DeletionTimestamp != nil:
-		lifecycle.Status.Phase = nsinit.LifecycleTerminating
+		lifecycle.Status.Phase = v1alpha1.LifecycleTerminating
 		message := "the namespace is being deleted"
 		if failed != nil {
 			message += fmt.Sprintf(": initializer %q failed: %s", helper.FailedInitializer(lifecycle), failed.Message)
 		}
 		setConditions(lifecycle, now, metav1.ConditionFalse, v1alpha1.ReasonTerminating, message)
 	case failed != nil:
-		lifecycle.Status.Phase = nsinit.LifecycleInitializing
+		lifecycle.Status.Phase = v1alpha1.LifecycleInitializing
 		setConditions(lifecycle, now, metav1.ConditionTrue, v1alpha1.ReasonFailed,
 			fmt.Sprintf("initializer %q failed: %s; nsinit deletes the namespace", helper.FailedInitializer(lifecycle), failed.Message))
 	case len(pending) > 0:
-		lifecycle.Status.Phase = nsinit.LifecycleInitializing
+		lifecycle.Status.Phase = v1alpha1.LifecycleInitializing
 		lifecycle.Status.CurrentInitializers = helper.CurrentInitializers(lifecycle)
 		setConditions(lifecycle, now, metav1.ConditionTrue, v1alpha1.ReasonPending, waitingMessage(lifecycle))
 	default:
-		lifecycle.Status.Phase = nsinit.LifecycleActive
+		lifecycle.Status.Phase = v1alpha1.LifecycleActive
 		message := "every initializer is done"
 		switch {
 		case len(lifecycle.Spec.Plan) == 0:
@@ -142,7 +142,7 @@ func setConditions(lifecycle *nsinit.NamespaceLifecycle, now time.Time, initiali
 // settleStalled derives the condition Stalled. It is True while the turn of a current initializer is stalled, and after the
 // initialization failed: tools that wait for Ready need not wait longer. The end of a turn ends its stall.
 func settleStalled(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
-	var stalled []*nsinit.InitializerStatus
+	var stalled []*v1alpha1.InitializerStatus
 	for i := range lifecycle.Status.Initializers {
 		entry := &lifecycle.Status.Initializers[i]
 		if !slices.Contains(lifecycle.Status.CurrentInitializers, entry.Name) {
@@ -168,7 +168,7 @@ func settleStalled(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
 }
 
 // stalledMessage names the stalled initializers, and how to continue.
-func stalledMessage(stalled []*nsinit.InitializerStatus) string {
+func stalledMessage(stalled []*v1alpha1.InitializerStatus) string {
 	text, whose := "", "it"
 	for i, entry := range stalled[:min(maxNamed, len(stalled))] {
 		since := entry.StartTime.UTC().Format(time.RFC3339)
@@ -185,7 +185,7 @@ func stalledMessage(stalled []*nsinit.InitializerStatus) string {
 }
 
 // deadline returns when the failurePolicy of an initializer takes effect, or nil if it has none, or no turn.
-func deadline(planned *nsinit.PlannedInitializer, entry *nsinit.InitializerStatus) *metav1.MicroTime {
+func deadline(planned *v1alpha1.PlannedInitializer, entry *v1alpha1.InitializerStatus) *metav1.MicroTime {
 	if planned == nil || planned.FailurePolicy == nil || planned.TimeoutSeconds == nil || entry == nil || entry.StartTime == nil {
 		return nil
 	}
@@ -193,7 +193,7 @@ func deadline(planned *nsinit.PlannedInitializer, entry *nsinit.InitializerStatu
 }
 
 // skippedMessage returns why an initializer was skipped, and what it last reported.
-func skippedMessage(entry *nsinit.InitializerStatus, now time.Time) string {
+func skippedMessage(entry *v1alpha1.InitializerStatus, now time.Time) string {
 	why := "skipped before it was done"
 	if entry.Deadline != nil && !now.Before(entry.Deadline.Time) {
 		why = fmt.Sprintf("skipped at its deadline, after %s", entry.Deadline.Sub(entry.StartTime.Time))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
@@ -29,7 +30,7 @@ func RepairDue(lifecycle *nsinit.NamespaceLifecycle, now time.Time, bound time.D
 	for _, name := range helper.CurrentInitializers(lifecycle) {
 		planned, entry := helper.Planned(lifecycle, name), helper.Entry(lifecycle, name)
 		due := deadline(planned, entry)
-		if due != nil && *planned.FailurePolicy == nsinit.Ignore && now.After(due.Add(timing.MaxClockSkew)) &&
+		if due != nil && *planned.FailurePolicy == v1alpha1.Ignore && now.After(due.Add(timing.MaxClockSkew)) &&
 			now.After(entry.StartTime.Add(bound+timing.MaxClockSkew)) {
 			names = append(names, name)
 		}
@@ -45,7 +46,7 @@ func Repair(lifecycle *nsinit.NamespaceLifecycle, now time.Time, bound time.Dura
 	}
 	initializers := lifecycle.Spec.Initializers
 	lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, due...)
-	initializers.Pending = slices.DeleteFunc(initializers.Pending, func(p nsinit.NamespaceInitializer) bool { return slices.Contains(due, p.Name) })
+	initializers.Pending = slices.DeleteFunc(initializers.Pending, func(p v1alpha1.NamespaceInitializer) bool { return slices.Contains(due, p.Name) })
 	normalize(lifecycle)
 	settle(lifecycle, now, repairer)
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/util/timing"
@@ -39,7 +40,7 @@ func TestUnconfirmed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, record := request("admin", ""), &nsinit.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: recordName}, Spec: nsinit.NamespaceLifecycleSpec{NamespaceUID: "u"}}
+	ctx, record := request("admin", ""), &nsinit.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: recordName}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u"}}
 	for way, create := range map[string]func() error{
 		"create": func() error {
 			_, err := storage.Lifecycle.Create(ctx, record.DeepCopy(), rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
@@ -73,7 +74,7 @@ func TestBounded(t *testing.T) {
 	}
 	received := time.Now().Add(-time.Second)
 	ctx := genericapirequest.WithReceivedTimestamp(request("admin", ""), received)
-	record := &nsinit.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: recordName}, Spec: nsinit.NamespaceLifecycleSpec{NamespaceUID: "u"}}
+	record := &nsinit.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: recordName}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u"}}
 	for way, create := range map[string]func(*nsinit.NamespaceLifecycle) error{
 		"create": func(record *nsinit.NamespaceLifecycle) error {
 			_, err := storage.Lifecycle.Create(ctx, record, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
@@ -107,12 +108,12 @@ func TestAllocations(t *testing.T) {
 	ctx, number := request("admin", ""), 0
 	got := testing.AllocsPerRun(500, func() {
 		number++
-		record := &nsinit.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("ns-%d", number)}, Spec: nsinit.NamespaceLifecycleSpec{
+		record := &nsinit.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("ns-%d", number)}, Spec: v1alpha1.NamespaceLifecycleSpec{
 			NamespaceUID: "u",
-			Plan: []nsinit.PlannedInitializer{{
-				RegisteredInitializer: nsinit.RegisteredInitializer{Name: "a.example.com"}, Configuration: &nsinit.ConfigurationReference{Name: "a"},
+			Plan: []v1alpha1.PlannedInitializer{{
+				RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "a.example.com"}, Configuration: &v1alpha1.ConfigurationReference{Name: "a"},
 			}},
-			Initializers: &nsinit.NamespaceInitializers{Pending: []nsinit.NamespaceInitializer{{Name: "a.example.com"}}},
+			Initializers: &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{{Name: "a.example.com"}}},
 		}}
 		created, err := storage.Lifecycle.Create(ctx, record, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
 		if err != nil {

@@ -82,7 +82,7 @@ func details(lifecycle *nsinit.NamespaceLifecycle, name string, short bool) stri
 	text := ""
 	if entry.Deadline != nil && planned != nil && planned.FailurePolicy != nil {
 		then := "it is skipped"
-		if *planned.FailurePolicy == nsinit.Fail {
+		if *planned.FailurePolicy == v1alpha1.Fail {
 			then = "the initialization fails and the namespace is deleted"
 		}
 		text = " until " + entry.Deadline.UTC().Format(time.RFC3339) + ", when " + then

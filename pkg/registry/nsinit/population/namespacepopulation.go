@@ -35,7 +35,7 @@ func NewKind() *generic.Kind[*nsinit.NamespacePopulation] {
 	kind.New = func() runtime.Object { return &nsinit.NamespacePopulation{} }
 	kind.NewList = func() runtime.Object { return &nsinit.NamespacePopulationList{} }
 	kind.Create = func(_ context.Context, created object) {
-		created.Status = nsinit.NamespacePopulationStatus{Conditions: generic.NotObserved(created, initializer)}
+		created.Status = v1alpha1.NamespacePopulationStatus{Conditions: generic.NotObserved(created, initializer)}
 	}
 	kind.Validate, kind.Table = validate, newTable()
 	return kind
@@ -63,11 +63,7 @@ func validate(updated, old *nsinit.NamespacePopulation) field.ErrorList {
 	if old != nil && equality.Semantic.DeepEqual(updated.Spec, old.Spec) {
 		return errs
 	}
-	var spec v1alpha1.NamespacePopulationSpec
-	if err := v1alpha1.Convert_nsinit_NamespacePopulationSpec_To_v1alpha1_NamespacePopulationSpec(&updated.Spec, &spec, nil); err != nil {
-		return append(errs, field.InternalError(field.NewPath("spec"), err))
-	}
-	_, compileErrs := population.Compile(updated.Name, &spec)
+	_, compileErrs := population.Compile(updated.Name, &updated.Spec)
 	return append(errs, compileErrs...)
 }
 
@@ -107,13 +103,13 @@ func newTable() *generic.Table[*nsinit.NamespacePopulation] {
 }
 
 // rolloutOf returns a text such as "Paused 3/40", and the state of the rollout.
-func rolloutOf(p *nsinit.NamespacePopulation) (string, nsinit.PopulationRolloutStatus) {
+func rolloutOf(p *nsinit.NamespacePopulation) (string, v1alpha1.PopulationRolloutStatus) {
 	condition := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionRolledOut)
 	switch {
 	case condition == nil:
-		return "", nsinit.PopulationRolloutStatus{}
+		return "", v1alpha1.PopulationRolloutStatus{}
 	case p.Status.Rollout == nil:
-		return condition.Reason, nsinit.PopulationRolloutStatus{}
+		return condition.Reason, v1alpha1.PopulationRolloutStatus{}
 	}
 	return fmt.Sprintf("%s %d/%d", condition.Reason, p.Status.Rollout.Current, p.Status.Rollout.Namespaces), *p.Status.Rollout
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
@@ -44,7 +45,7 @@ func newPopulatedTable() *generic.Table[*nsinit.PopulatedNamespace] {
 		Cells: func(p *nsinit.PopulatedNamespace, age string) []any {
 			applied, message := 0, ""
 			for _, o := range p.Status.Objects {
-				if o.State == nsinit.PopulatedObjectApplied {
+				if o.State == v1alpha1.PopulatedObjectApplied {
 					applied++
 				} else if message == "" && o.Message != "" {
 					message = fmt.Sprintf("%s/%s: %s", o.Population, o.Manifest, o.Message)

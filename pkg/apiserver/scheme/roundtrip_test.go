@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package install
+package scheme
 
 import (
 	"testing"
@@ -17,6 +17,6 @@ import (
 // TestRoundTrip encodes and decodes random objects of every kind and version, as JSON,
 // YAML, CBOR and protobuf, and through the internal version.
 func TestRoundTrip(t *testing.T) {
-	roundtrip.RoundTripTestForAPIGroup(t, Install, fuzzer.Funcs)
-	roundtrip.RoundTripProtobufTestForAPIGroup(t, Install, fuzzer.Funcs)
+	roundtrip.RoundTripTestForAPIGroup(t, install, fuzzer.Funcs)
+	roundtrip.RoundTripProtobufTestForAPIGroup(t, install, fuzzer.Funcs)
 }

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package install
+package scheme
 
 import (
 	"testing"
@@ -23,7 +23,7 @@ import (
 // stays as it is.
 func TestCompatibility(t *testing.T) {
 	scheme := runtime.NewScheme()
-	Install(scheme)
+	install(scheme)
 	options := roundtrip.NewCompatibilityTestOptions(scheme)
 	for _, kind := range []string{"NamespaceInitializerConfiguration", "NamespaceLifecycle", "NamespacePopulation", "PopulatedNamespace"} {
 		options.Kinds = append(options.Kinds, schema.GroupVersionKind{Group: v1alpha1.GroupName, Version: "v1alpha1", Kind: kind})
