@@ -127,7 +127,7 @@ func run() error {
 		Core: fake.NewClientset(), Nsinit: nsinitfake.NewClientset(), Metrics: sdk,
 	})
 	if err := errors.Join(err,
-		reader.Metrics().Register(server),
+		reader.Metrics().Register(server.Register),
 		webhook.NewMetrics().Register(server.Register),
 		server.CustomRegister(apiserver.ServingCertificate{}.Metric()),
 		storage.NewMonitor(storage.MonitorOptions{}).Register(server.CustomRegister),

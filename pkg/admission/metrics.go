@@ -13,12 +13,6 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Registry registers metrics, like the registries of component-base.
-type Registry interface {
-	Register(metrics.Registerable) error
-	CustomRegister(metrics.StableCollector) error
-}
-
 // Metrics are the metrics of a Reader.
 type Metrics struct {
 	requests *metrics.Counter
@@ -47,8 +41,8 @@ func newMetrics() *Metrics {
 }
 
 // Register registers the metrics.
-func (m *Metrics) Register(registry Registry) error {
-	return errors.Join(registry.Register(m.requests), registry.Register(m.duration), registry.Register(m.failures))
+func (m *Metrics) Register(register func(metrics.Registerable) error) error {
+	return errors.Join(register(m.requests), register(m.duration), register(m.failures))
 }
 
 func (m *Metrics) observe(took time.Duration, err error) {

@@ -223,7 +223,7 @@ func TestMetrics(t *testing.T) {
 	s := &store{}
 	r := s.reader()
 	registry := metrics.NewKubeRegistry()
-	if err := r.Metrics().Register(registry); err != nil {
+	if err := r.Metrics().Register(registry.Register); err != nil {
 		t.Fatal(err)
 	}
 	_ = r.Ready(t.Context())

@@ -68,18 +68,12 @@ type ExtraConfig struct {
 	Registrations *clusteradmission.Registrations
 }
 
-// trusted reports whether the storage is available and can be trusted.
-type trusted struct {
-	*storage.Identity
-	down func() error
-}
-
-// Problem returns why the storage is unavailable or must not be trusted, or nil.
-func (s trusted) Problem() error {
-	if err := s.down(); err != nil {
+// storageProblem returns why the storage is unavailable or must not be trusted, or nil.
+func (c *ExtraConfig) storageProblem() error {
+	if err := c.StorageDown(); err != nil {
 		return err
 	}
-	return s.Identity.Problem()
+	return c.Identity.Problem()
 }
 
 // CompletedConfig can be built into a server.
@@ -92,7 +86,7 @@ type CompletedConfig struct {
 // Complete fills in what follows from the configuration.
 func (c *Config) Complete() CompletedConfig {
 	c.Generic.BuildHandlerChainFunc = func(handler http.Handler, generic *genericapiserver.Config) http.Handler {
-		handler = withIdentifiedStorage(withShortPatches(handler, c.Extra.Codecs), trusted{c.Extra.Identity, c.Extra.StorageDown}, c.Extra.Codecs)
+		handler = withIdentifiedStorage(withShortPatches(handler, c.Extra.Codecs), &c.Extra)
 		handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 		return withHandover(withKnownProxy(handler, proxyKnown(generic), c.Extra.Codecs), generic.ShutdownInitiatedNotify())
 	}

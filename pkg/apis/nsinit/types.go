@@ -88,3 +88,18 @@ type PopulatedNamespaceList struct {
 	metav1.ListMeta
 	Items []PopulatedNamespace
 }
+
+// Terminable is an object that is deleted in two steps: it is removed from storage once each
+// participant in its spec.finalizers has acted.
+type Terminable interface {
+	// SpecFinalizers returns the participants that have not acted.
+	SpecFinalizers() *[]v1alpha1.FinalizerName
+}
+
+// SpecFinalizers implements Terminable.
+func (c *NamespaceInitializerConfiguration) SpecFinalizers() *[]v1alpha1.FinalizerName {
+	return &c.Spec.Finalizers
+}
+
+// SpecFinalizers implements Terminable.
+func (l *NamespaceLifecycle) SpecFinalizers() *[]v1alpha1.FinalizerName { return &l.Spec.Finalizers }

@@ -55,18 +55,18 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions, namer)
 	config.OpenAPIV3Config.Info.Title, config.OpenAPIV3Config.Info.Version = ComponentName, baseversion.Get().GitVersion
 
-	var watched *watched
+	var extra *apiserver.ExtraConfig
 	o.Recommended.ExtraAdmissionInitializers = func(c *genericapiserver.RecommendedConfig) (_ []admissioninterface.PluginInitializer, err error) {
-		if watched, err = o.watch(c); err != nil {
+		if extra, err = o.watch(c); err != nil {
 			return nil, err
 		}
-		o.Recommended.Admission.Decorators = append(admissioninterface.Decorators{watched.registrations}, o.Recommended.Admission.Decorators...)
-		return []admissioninterface.PluginInitializer{watched.registrations, admission.Dependencies{
+		o.Recommended.Admission.Decorators = append(admissioninterface.Decorators{extra.Registrations}, o.Recommended.Admission.Decorators...)
+		return []admissioninterface.PluginInitializer{extra.Registrations, admission.Dependencies{
 			Checker:        authorization.New(c.Authorization.Authorizer),
-			Configurations: watched.configurations,
-			Namespace:      watched.core.CoreV1().Namespaces().Get,
+			Configurations: extra.Configurations,
+			Namespace:      extra.Core.Namespaces().Get,
 			Cached:         c.SharedInformerFactory.Core().V1().Namespaces().Lister(),
-			Space:          watched.space.Problem,
+			Space:          extra.Space.Problem,
 		}}, nil
 	}
 	if err := o.Recommended.ApplyTo(config); err != nil {
@@ -78,47 +78,25 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot create the readiness check of etcd: %w", err)
 	}
-	certificate := apiserver.ServingCertificate{Clock: o.Clock}
-	if serving := config.SecureServing; serving != nil && serving.Cert != nil {
-		certificate.Content = serving.Cert.CurrentCertKeyContent
+	extra.EtcdReady = func() error {
+		if err := o.storageDown(); err != nil {
+			return err
+		}
+		return etcdReady()
 	}
-	earlyWrites := webhook.NewMetrics()
-	if err := errors.Join(earlyWrites.Register(o.Metrics.Register), o.Metrics.CustomRegister(certificate.Metric())); err != nil {
+	extra.Certificate.Clock = o.Clock
+	if serving := config.SecureServing; serving != nil && serving.Cert != nil {
+		extra.Certificate.Content = serving.Cert.CurrentCertKeyContent
+	}
+	if err := errors.Join(extra.EarlyWrites.Register(o.Register), o.CustomRegister(extra.Certificate.Metric())); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
-	return &apiserver.Config{
-		Generic: config,
-		Extra: apiserver.ExtraConfig{
-			Scheme:          o.scheme,
-			Codecs:          o.codecs,
-			Clock:           o.Clock,
-			ReadRepairAfter: o.ReadRepairAfter,
-			EtcdReady:       firstOf(o.storageDown, etcdReady),
-			StorageDown:     o.storageDown,
-			Space:           watched.space,
-			Identity:        watched.identity,
-			Configurations:  watched.configurations,
-			EarlyWrites:     earlyWrites,
-			Core:            watched.core.CoreV1(),
-			Namespace:       installation.Namespace(),
-			Certificate:     certificate,
-			Registrations:   watched.registrations,
-		},
-	}, nil
+	return &apiserver.Config{Generic: config, Extra: *extra}, nil
 }
 
-// watched is what the server observes while it runs, and the client of the core API.
-type watched struct {
-	core           kubernetes.Interface
-	identity       *storage.Identity
-	configurations *admission.Reader
-	space          *storage.Monitor
-	registrations  *clusteradmission.Registrations
-}
-
-// watch creates what the server observes. Its clients have no rate limit: both servers have priority
-// and fairness, and a delayed NamespaceLifecycle keeps a namespace closed.
-func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error) {
+// watch returns the configuration with what the server observes while it runs. Its clients have no rate limit: both servers have
+// priority and fairness, and a delayed NamespaceLifecycle keeps a namespace closed.
+func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.ExtraConfig, error) {
 	coreConfig := rest.CopyConfig(c.ClientConfig)
 	coreConfig.QPS = -1
 	coreConfig.DisableCompression = true // of every event of a watch
@@ -151,18 +129,31 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 	}()
 	identity := storage.NewIdentity(store, core.CoreV1(), namespace, name, timing.SystemClock())
 	reader := admission.NewReader(list, identity.Verify, timing.SystemClock())
-	if err := reader.Metrics().Register(o.Metrics); err != nil {
+	if err := reader.Metrics().Register(o.Register); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
 	space, err := o.newSpaceMonitor(c.DrainedNotify())
 	if err != nil {
 		return nil, err
 	}
-	registered, err := clusteradmission.New(c, core)
+	registrations, err := clusteradmission.New(c, core)
 	if err != nil {
 		return nil, err
 	}
-	return &watched{core: core, identity: identity, configurations: reader, space: space, registrations: registered}, nil
+	return &apiserver.ExtraConfig{
+		Scheme:          o.scheme,
+		Codecs:          o.codecs,
+		Clock:           o.Clock,
+		ReadRepairAfter: o.ReadRepairAfter,
+		StorageDown:     o.storageDown,
+		Space:           space,
+		Identity:        identity,
+		Configurations:  reader,
+		EarlyWrites:     webhook.NewMetrics(),
+		Core:            core.CoreV1(),
+		Namespace:       installation.Namespace(),
+		Registrations:   registrations,
+	}, nil
 }
 
 // newSpaceMonitor returns the monitor of etcd's space. It closes its client when drained is closed.
@@ -186,20 +177,8 @@ func (o *Options) newSpaceMonitor(drained <-chan struct{}) (*storage.Monitor, er
 		_ = client.Close()
 	}()
 	monitor := storage.NewMonitor(storage.MonitorOptions{Client: client, Embedded: o.embedded, Down: o.storageDown})
-	if err := monitor.Register(o.Metrics.CustomRegister); err != nil {
+	if err := monitor.Register(o.CustomRegister); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
 	return monitor, nil
-}
-
-// firstOf returns the first problem that one of several checks has.
-func firstOf(checks ...func() error) func() error {
-	return func() error {
-		for _, check := range checks {
-			if err := check(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 }

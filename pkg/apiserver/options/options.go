@@ -28,7 +28,6 @@ import (
 	baseversion "k8s.io/component-base/version"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/admission"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
@@ -72,8 +71,9 @@ type Options struct {
 	ReadRepairAfter time.Duration
 	// Clock gives the times that the server writes into objects.
 	Clock clock.PassiveClock
-	// Metrics is the registry for the metrics of nsinit.
-	Metrics admission.Registry
+	// Register and CustomRegister register the metrics of nsinit.
+	Register       func(metrics.Registerable) error
+	CustomRegister func(metrics.StableCollector) error
 
 	scheme *runtime.Scheme
 	codecs serializer.CodecFactory
@@ -92,7 +92,9 @@ func New() *Options {
 		Logs:        logs.NewOptions(),
 		Registry:    newRegistry(),
 		Clock:       timing.SystemClock(),
-		Metrics:     processMetrics{},
+
+		Register:       legacyregistry.Register,
+		CustomRegister: legacyregistry.CustomRegister,
 
 		StorageIdentity: installation.Namespace() + "/nsinit-storage",
 		ReadRepairAfter: defaultReadRepairAfter,
@@ -197,17 +199,4 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--etcd-certfile=%s takes effect with --etcd-servers only", etcd.StorageConfig.Transport.CertFile))
 	}
 	return utilerrors.NewAggregate(errs)
-}
-
-// processMetrics registers metrics with the registry of the process.
-type processMetrics struct{}
-
-// Register implements admission.Registry.
-func (processMetrics) Register(metric metrics.Registerable) error {
-	return legacyregistry.Register(metric)
-}
-
-// CustomRegister implements admission.Registry.
-func (processMetrics) CustomRegister(collector metrics.StableCollector) error {
-	return legacyregistry.CustomRegister(collector)
 }

@@ -173,7 +173,7 @@ func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateOb
 		terminating, err := r.terminate(ctx, name, validate, options)
 		return terminating, false, err
 	}
-	if finalizers := object.(nsinit.Terminable).SpecFinalizers(); len(finalizers) > 0 {
+	if finalizers := *object.(nsinit.Terminable).SpecFinalizers(); len(finalizers) > 0 {
 		return object, false, nil
 	}
 	return r.store.Delete(ctx, name, validate, options)

@@ -24,25 +24,15 @@ func Funcs(runtimeserializer.CodecFactory) []any {
 	return []any{
 		func(obj *v1alpha1.RegisteredInitializer, c randfill.Continue) {
 			c.FillNoCustom(obj)
-			if obj.FailurePolicy != nil && obj.TimeoutSeconds == nil {
-				timeout := v1alpha1.DefaultTimeoutSeconds
-				obj.TimeoutSeconds = &timeout
-			}
+			v1alpha1.SetDefaults_RegisteredInitializer(obj)
 		},
 		func(obj *v1alpha1.NamespacePopulationSpec, c randfill.Continue) {
 			c.FillNoCustom(obj)
-			if obj.Scope == "" {
-				obj.Scope = v1alpha1.ScopeNew
-			}
+			v1alpha1.SetDefaults_NamespacePopulationSpec(obj)
 		},
 		func(obj *v1alpha1.PopulationManifest, c randfill.Continue) {
 			c.FillNoCustom(obj)
-			if obj.DriftPolicy == "" {
-				obj.DriftPolicy = v1alpha1.DriftIgnore
-			}
-			if obj.PrunePolicy == "" {
-				obj.PrunePolicy = v1alpha1.PruneDelete
-			}
+			v1alpha1.SetDefaults_PopulationManifest(obj)
 		},
 		// Templates are objects in JSON.
 		func(obj *runtime.RawExtension, c randfill.Continue) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -46,6 +47,18 @@ func validateInitializerName(name string, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path, name, problem))
 	}
 	return errs
+}
+
+// validateMeta validates the metadata of an object that is not in a namespace. For a new one, old is nil.
+func validateMeta[T interface {
+	comparable
+	metav1.Object
+}](updated, old T, name apivalidation.ValidateNameFunc) (errs field.ErrorList) {
+	var none T
+	if old != none {
+		errs = apivalidation.ValidateObjectMetaAccessorUpdate(updated, old, field.NewPath("metadata"))
+	}
+	return append(errs, apivalidation.ValidateObjectMetaAccessor(updated, false, name, field.NewPath("metadata"))...)
 }
 
 // validateUID refuses to move an object to another namespace. The generated validation of

@@ -17,9 +17,9 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// ValidateNamespaceInitializerConfiguration validates a configuration, except for its expressions.
-func ValidateNamespaceInitializerConfiguration(configuration *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&configuration.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+// ValidateNamespaceInitializerConfiguration validates a configuration, except for its expressions. For a new one, old is nil.
+func ValidateNamespaceInitializerConfiguration(configuration, old *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
+	errs := validateMeta(configuration, old, apivalidation.NameIsDNSSubdomain)
 	for i, initializer := range configuration.Initializers {
 		path := field.NewPath("initializers").Index(i)
 		errs = append(errs, validateInitializerName(initializer.Name, path.Child("name"))...)
@@ -36,13 +36,6 @@ func ValidateNamespaceInitializerConfiguration(configuration *nsinit.NamespaceIn
 	}
 	errs = append(errs, validateOrder(configuration.Initializers, field.NewPath("initializers"))...)
 	return append(errs, validateFinalizers(configuration.Spec.Finalizers, field.NewPath("spec", "finalizers"))...)
-}
-
-// ValidateNamespaceInitializerConfigurationUpdate validates a write to an existing configuration
-// through any endpoint, except for its expressions.
-func ValidateNamespaceInitializerConfigurationUpdate(updated, old *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
-	return append(errs, ValidateNamespaceInitializerConfiguration(updated)...)
 }
 
 // ValidateFailOpen refuses the failurePolicy Fail for an initializer that is new to the

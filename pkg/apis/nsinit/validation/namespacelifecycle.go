@@ -25,10 +25,14 @@ import (
 // initializer may report.
 const MaxMessageLength = 4096
 
-// ValidateNamespaceLifecycle validates a NamespaceLifecycle. Its name must be one that a core
-// Namespace can have.
-func ValidateNamespaceLifecycle(lifecycle *nsinit.NamespaceLifecycle) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&lifecycle.ObjectMeta, false, apivalidation.ValidateNamespaceName, field.NewPath("metadata"))
+// ValidateNamespaceLifecycle validates a write to a NamespaceLifecycle through any endpoint. For a new one, old is nil. Its name must be
+// one that a core Namespace can have. The result of a failed initialization has the name of the initializer that failed, which
+// must have its turn in a new one.
+func ValidateNamespaceLifecycle(lifecycle, old *nsinit.NamespaceLifecycle) field.ErrorList {
+	errs := validateMeta(lifecycle, old, apivalidation.ValidateNamespaceName)
+	if old != nil {
+		errs = append(errs, validateUID(lifecycle.Spec.NamespaceUID, old.Spec.NamespaceUID)...)
+	}
 	spec := field.NewPath("spec")
 	var planned []v1alpha1.RegisteredInitializer
 	for i, entry := range lifecycle.Spec.Plan {
@@ -50,16 +54,9 @@ func ValidateNamespaceLifecycle(lifecycle *nsinit.NamespaceLifecycle) field.Erro
 	errs = append(errs, validateOrder(planned, spec.Child("plan"))...)
 	errs = append(errs, validateInitializers(lifecycle, spec.Child("initializers"))...)
 	errs = append(errs, validateFinalizers(lifecycle.Spec.Finalizers, spec.Child("finalizers"))...)
-	return append(errs, validateLifecycleStatus(&lifecycle.Status, field.NewPath("status"))...)
-}
-
-// ValidateNewNamespaceLifecycle validates a NamespaceLifecycle before it is created. The result of a failed initialization has the name of
-// the initializer that failed, which must have its turn.
-func ValidateNewNamespaceLifecycle(lifecycle *nsinit.NamespaceLifecycle) field.ErrorList {
-	errs := ValidateNamespaceLifecycle(lifecycle)
-	if helper.Failure(lifecycle) != nil {
-		path := field.NewPath("spec", "initializers", "failedInitializer")
-		errs = append(errs, validateFailed(lifecycle.Spec.Initializers.FailedInitializer, helper.CurrentInitializers(lifecycle), path)...)
+	errs = append(errs, validateLifecycleStatus(&lifecycle.Status, field.NewPath("status"))...)
+	if old == nil && helper.Failure(lifecycle) != nil {
+		errs = append(errs, validateFailed(lifecycle.Spec.Initializers.FailedInitializer, helper.CurrentInitializers(lifecycle), spec.Child("initializers", "failedInitializer"))...)
 	}
 	return errs
 }
@@ -114,14 +111,6 @@ func validateLifecycleStatus(status *v1alpha1.NamespaceLifecycleStatus, path *fi
 		}
 	}
 	return errs
-}
-
-// ValidateNamespaceLifecycleUpdate validates a write to an existing NamespaceLifecycle through any
-// endpoint.
-func ValidateNamespaceLifecycleUpdate(updated, old *nsinit.NamespaceLifecycle) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
-	errs = append(errs, validateUID(updated.Spec.NamespaceUID, old.Spec.NamespaceUID)...)
-	return append(errs, ValidateNamespaceLifecycle(updated)...)
 }
 
 // ValidateInitialize validates a change of spec.initializers: an entry is removed when none of its predecessors is

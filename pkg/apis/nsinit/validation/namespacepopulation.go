@@ -23,10 +23,7 @@ const maxManifestsSize = 1 << 20
 // ValidateNamespacePopulation validates a population, except for its expressions. For a new one,
 // old is nil. The name must be a valid value of a label.
 func ValidateNamespacePopulation(updated, old *nsinit.NamespacePopulation) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&updated.ObjectMeta, false, apivalidation.NameIsDNSLabel, field.NewPath("metadata"))
-	if old != nil {
-		errs = append(errs, apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))...)
-	}
+	errs := validateMeta(updated, old, apivalidation.NameIsDNSLabel)
 	for i, manifest := range updated.Spec.Manifests {
 		for _, problem := range utilvalidation.IsDNS1123Label(manifest.Name) {
 			if manifest.Name != "" { // reported by the generated validation
@@ -55,9 +52,8 @@ func sizeOf(population *nsinit.NamespacePopulation) (size int) {
 
 // ValidatePopulatedNamespace validates a PopulatedNamespace. For a new one, old is nil.
 func ValidatePopulatedNamespace(updated, old *nsinit.PopulatedNamespace) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&updated.ObjectMeta, false, apivalidation.ValidateNamespaceName, field.NewPath("metadata"))
+	errs := validateMeta(updated, old, apivalidation.ValidateNamespaceName)
 	if old != nil {
-		errs = append(errs, apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))...)
 		errs = append(errs, validateUID(updated.Spec.NamespaceUID, old.Spec.NamespaceUID)...)
 	}
 	return errs

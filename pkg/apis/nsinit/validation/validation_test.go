@@ -115,7 +115,7 @@ func TestValidateNamespaceInitializerConfiguration(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			checkErrors(t, ValidateNamespaceInitializerConfiguration(configuration(test.change)), test.want)
+			checkErrors(t, ValidateNamespaceInitializerConfiguration(configuration(test.change), nil), test.want)
 		})
 	}
 }
@@ -195,7 +195,7 @@ func TestValidateNamespaceLifecycle(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			checkErrors(t, ValidateNamespaceLifecycle(record(test.change)), test.want)
+			checkErrors(t, ValidateNamespaceLifecycle(record(test.change), nil), test.want)
 		})
 	}
 }

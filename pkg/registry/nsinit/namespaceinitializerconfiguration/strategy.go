@@ -55,12 +55,7 @@ func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.
 
 func validate(selection *expressions.Selection) func(updated, old configuration) field.ErrorList {
 	return func(updated, old configuration) field.ErrorList {
-		var errs field.ErrorList
-		if old == nil {
-			errs = validation.ValidateNamespaceInitializerConfiguration(updated)
-		} else {
-			errs = validation.ValidateNamespaceInitializerConfigurationUpdate(updated, old)
-		}
+		errs := validation.ValidateNamespaceInitializerConfiguration(updated, old)
 		errs = append(errs, validation.ValidateExpressions(updated, old, selection.Check)...)
 		return append(errs, validation.ValidateFailOpen(updated, old)...)
 	}

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
@@ -39,7 +38,7 @@ func status(checker *authorization.Checker, clock clock.PassiveClock) generic.En
 			return entries, registered
 		},
 		Prepare: func(ctx context.Context, updated, old configuration) {
-			mergeEntries(updated, old, metav1.NewMicroTime(clock.Now()), reporter(ctx))
+			mergeEntries(updated, old, metav1.NewMicroTime(clock.Now()), generic.UserOf(ctx))
 		},
 		Authorize: authorizeStatus(checker),
 	}
@@ -92,14 +91,6 @@ func copyReporters(to, from configuration) {
 			entry.Reporter = stored.Reporter
 		}
 	}
-}
-
-// reporter returns the name of the user that a request comes from.
-func reporter(ctx context.Context) string {
-	if user, ok := genericapirequest.UserFrom(ctx); ok {
-		return user.GetName()
-	}
-	return ""
 }
 
 // authorizeStatus returns the authorization of the endpoint status: a user reports for the initializers

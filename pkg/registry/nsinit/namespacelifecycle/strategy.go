@@ -11,8 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
@@ -46,14 +44,9 @@ func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.
 			created.Spec.Skipped = nil
 			normalize(created)
 			nameFailed(created, "", helper.CurrentInitializers(created))
-			begin(created, clock.Now(), actor(ctx))
+			begin(created, clock.Now(), generic.UserOf(ctx))
 		},
-		Validate: func(updated, old object) field.ErrorList {
-			if old == nil {
-				return validation.ValidateNewNamespaceLifecycle(updated)
-			}
-			return validation.ValidateNamespaceLifecycleUpdate(updated, old)
-		},
+		Validate:  validation.ValidateNamespaceLifecycle,
 		Fields:    selectable,
 		Terminate: func(l object) { settle(l, clock.Now(), "") },
 	}
@@ -94,12 +87,4 @@ func selectable(lifecycle object) fields.Set {
 		set[v1alpha1.FieldCurrentInitializer] = "some"
 	}
 	return set
-}
-
-// actor returns the name of the user that a request comes from.
-func actor(ctx context.Context) string {
-	if user, ok := genericapirequest.UserFrom(ctx); ok {
-		return user.GetName()
-	}
-	return ""
 }

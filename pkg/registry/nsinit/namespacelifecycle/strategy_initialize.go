@@ -30,7 +30,7 @@ func initialize(checker *authorization.Checker, clock clock.PassiveClock) generi
 			updated.Spec.Skipped = merged(old.Spec.Skipped, updated.Spec.Skipped)
 			normalize(updated)
 			nameFailed(updated, helper.FailedInitializer(old), helper.CurrentInitializers(old))
-			settle(updated, clock.Now(), actor(ctx))
+			settle(updated, clock.Now(), generic.UserOf(ctx))
 		},
 		Validate:  validation.ValidateInitialize,
 		Authorize: authorizeInitialize(checker),

@@ -42,7 +42,7 @@ func status(checker *authorization.Checker, clock clock.PassiveClock) generic.En
 				entry := &updated.Status.Initializers[i]
 				entry.Message = printable.Lines(entry.Message)
 				if entry.Message != old.Status.Initializers[i].Message {
-					entry.LastActor = actor(ctx)
+					entry.LastActor = generic.UserOf(ctx)
 				}
 			}
 			settlePhase(updated, clock.Now())
