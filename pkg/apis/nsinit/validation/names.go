@@ -8,33 +8,16 @@ package validation
 
 import (
 	"fmt"
-	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 )
-
-// ValidateInitializerName returns the problems of the name of an initializer. The name must be
-// fully qualified: a domain name of three or more parts, such as alwayspullimages.kubernetes.io,
-// or a name prefixed with a domain, such as openshift.com/origin.
-func ValidateInitializerName(name string) []string {
-	if strings.Contains(name, "/") {
-		return validation.IsQualifiedName(name)
-	}
-	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return problems
-	}
-	if len(strings.Split(name, ".")) < 3 {
-		return []string{"must be fully qualified: a domain name of three or more parts such as policy.example.com, or a name prefixed with a domain such as example.com/policy"}
-	}
-	return nil
-}
 
 // validateInitializerName reports every problem of a name at its field. The generated validation
 // reports an absent name.
@@ -43,7 +26,7 @@ func validateInitializerName(name string, path *field.Path) field.ErrorList {
 		return nil
 	}
 	var errs field.ErrorList
-	for _, problem := range ValidateInitializerName(name) {
+	for _, problem := range helper.ValidateInitializerName(name) {
 		errs = append(errs, field.Invalid(path, name, problem))
 	}
 	return errs

@@ -21,10 +21,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// MaxMessageLength is the length, in bytes, of the longest message that an
-// initializer may report.
-const MaxMessageLength = 4096
-
 // ValidateNamespaceLifecycle validates a write to a NamespaceLifecycle through any endpoint. For a new one, old is nil. Its name must be
 // one that a core Namespace can have. The result of a failed initialization has the name of the initializer that failed, which
 // must have its turn in a new one.
@@ -106,8 +102,8 @@ func validateInitializers(lifecycle *nsinit.NamespaceLifecycle, path *field.Path
 func validateLifecycleStatus(status *v1alpha1.NamespaceLifecycleStatus, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateConditions(status.Conditions, path.Child("conditions"))
 	for i, entry := range status.Initializers {
-		if len(entry.Message) > MaxMessageLength {
-			errs = append(errs, field.TooLong(path.Child("initializers").Index(i).Child("message"), "", MaxMessageLength))
+		if len(entry.Message) > v1alpha1.MaxMessageLength {
+			errs = append(errs, field.TooLong(path.Child("initializers").Index(i).Child("message"), "", v1alpha1.MaxMessageLength))
 		}
 	}
 	return errs

@@ -33,7 +33,7 @@ func validateOrder(initializers []v1alpha1.RegisteredInitializer, path *field.Pa
 				errs = append(errs, field.Invalid(at, name, "an initializer cannot wait for itself: remove the name"))
 				continue
 			}
-			for _, problem := range ValidateInitializerName(name) {
+			for _, problem := range helper.ValidateInitializerName(name) {
 				errs = append(errs, field.Invalid(at, name, problem))
 			}
 		}

@@ -19,28 +19,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-func TestValidateInitializerName(t *testing.T) {
-	tests := map[string]bool{
-		"alwayspullimages.kubernetes.io": true,
-		"openshift.com/origin":           true,
-		"a.b.c":                          true,
-		"unqualified":                    false,
-		"two.parts":                      false,
-		"":                               false,
-		"Upper.example.com":              false,
-		"a..example.com":                 false,
-		"example.com/":                   false,
-		"/origin":                        false,
-		"a b.example.com":                false,
-		"example.com/a/b":                false,
-	}
-	for name, want := range tests {
-		if problems := ValidateInitializerName(name); (len(problems) == 0) != want {
-			t.Errorf("ValidateInitializerName(%q) = %q", name, problems)
-		}
-	}
-}
-
 // expected is a set of errors by type and field.
 type expected map[string]field.ErrorType
 
@@ -190,7 +168,7 @@ func TestValidateNamespaceLifecycle(t *testing.T) {
 			r.Spec.Initializers.FailedInitializer = "b.example.com"
 		}, expected{"spec.initializers.failedInitializer": field.ErrorTypeInvalid}},
 		"a message without end": {func(r *nsinit.NamespaceLifecycle) {
-			r.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "a.example.com", Message: strings.Repeat("x", MaxMessageLength+1)}}
+			r.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "a.example.com", Message: strings.Repeat("x", v1alpha1.MaxMessageLength+1)}}
 		}, expected{"status.initializers[0].message": field.ErrorTypeTooLong}},
 	}
 	for name, test := range tests {

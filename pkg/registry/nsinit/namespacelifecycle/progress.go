@@ -18,7 +18,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	v1alpha1helper "github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
@@ -201,7 +200,7 @@ func skippedMessage(entry *v1alpha1.InitializerStatus, now time.Time) string {
 	if entry.Message == "" {
 		return why
 	}
-	if room := validation.MaxMessageLength - len(why) - len("; last report: "); len(entry.Message) > room {
+	if room := v1alpha1.MaxMessageLength - len(why) - len("; last report: "); len(entry.Message) > room {
 		return why
 	}
 	return why + "; last report: " + entry.Message
@@ -214,7 +213,7 @@ func normalize(lifecycle *nsinit.NamespaceLifecycle) {
 	switch {
 	case initializers == nil:
 	case initializers.Result != nil:
-		initializers.Result.Message = printable.Shorten(printable.Lines(initializers.Result.Message), validation.MaxMessageLength)
+		initializers.Result.Message = printable.Shorten(printable.Lines(initializers.Result.Message), v1alpha1.MaxMessageLength)
 	case len(initializers.Pending) == 0:
 		lifecycle.Spec.Initializers = nil
 	}

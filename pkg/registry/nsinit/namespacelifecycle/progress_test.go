@@ -18,7 +18,6 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
@@ -206,7 +205,7 @@ func TestSkipped(t *testing.T) {
 	}{
 		"at its deadline":                {true, 7, "half way", "skipped at its deadline, after 7s" + said},
 		"at its deadline, with no word":  {true, 8, "", "skipped at its deadline, after 7s"},
-		"at its deadline, after a novel": {true, 8, strings.Repeat("x", validation.MaxMessageLength), "skipped at its deadline, after 7s"},
+		"at its deadline, after a novel": {true, 8, strings.Repeat("x", v1alpha1.MaxMessageLength), "skipped at its deadline, after 7s"},
 		"before its deadline":            {true, 6, "half way", "skipped before it was done" + said},
 		"without a deadline":             {false, 600, "half way", "skipped before it was done" + said},
 	}
