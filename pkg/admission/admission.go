@@ -16,16 +16,18 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/authorization"
-	"github.com/nsinit/nsinit/pkg/plan"
 )
 
 // Dependencies are what the plugins need. They are the initializer of the plugins.
 type Dependencies struct {
 	// Checker checks nsinit's own verbs.
 	Checker *authorization.Checker
-	// Configurations provides the current configurations.
-	Configurations plan.Source
+	// Configurations returns all configurations at one revision that is not older than the beginning of the call, in no particular
+	// order. Callers must not change the result, which they share. On an error, no lifecycle may be created, because its plan
+	// could lack initializers.
+	Configurations func(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error)
 	// Namespace reads a namespace from kube-apiserver, without a cache.
 	Namespace func(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Namespace, error)
 	// Cached are the namespaces that a watch shows. Nil: every namespace is read live.

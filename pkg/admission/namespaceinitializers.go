@@ -91,7 +91,7 @@ func (p *NamespaceInitializers) plan(ctx context.Context, attributes admission.A
 	if err != nil || !helper.IsClosed(namespace) {
 		return nil, nil, err
 	}
-	configurations, err := p.Configurations.Configurations(ctx)
+	configurations, err := p.Configurations(ctx)
 	if err != nil {
 		return nil, nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot determine which initializers namespace %q needs: %w", lifecycle.Name, err))
 	}
@@ -141,7 +141,7 @@ func (p *NamespaceInitializers) Validate(ctx context.Context, attributes admissi
 	if err := p.authorizeRegistration(ctx, attributes, written); err != nil || written.DeletionTimestamp != nil {
 		return err
 	}
-	all, err := p.Configurations.Configurations(ctx)
+	all, err := p.Configurations(ctx)
 	if err != nil {
 		klog.FromContext(ctx).Info("Cannot compare a configuration with the others", "configuration", written.Name, "err", err)
 		return nil

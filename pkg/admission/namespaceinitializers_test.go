@@ -61,7 +61,7 @@ func newPlugin(s *source) *NamespaceInitializers {
 	p := NewNamespaceInitializers()
 	p.setDependencies(Dependencies{
 		Checker:        authorization.New(authorizer.AuthorizerFunc(denyAll)),
-		Configurations: s,
+		Configurations: s.Configurations,
 		Namespace: func(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
 			return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}, nil
 		},

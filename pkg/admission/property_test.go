@@ -101,7 +101,7 @@ func TestAdmittedPlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &changing{t: t, open: rapid.IntRange(0, 4).Draw(t, "privileged") == 4}
 		p := NewNamespaceInitializers()
-		p.setDependencies(Dependencies{Checker: authorization.New(authorizer.AuthorizerFunc(c.authorize)), Configurations: c, Namespace: c.read})
+		p.setDependencies(Dependencies{Checker: authorization.New(authorizer.AuthorizerFunc(c.authorize)), Configurations: c.Configurations, Namespace: c.read})
 		lifecycle := newTestLifecycle()
 		lifecycle.Spec.NamespaceUID = rapid.SampledFrom([]types.UID{"u", "u", "u", "u", "another", ""}).Draw(t, "namespaceUID")
 		switch rapid.SampledFrom([]string{"nothing", "nothing", "nothing", "nothing", "plan", "initializers"}).Draw(t, "the sender writes") {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/plan"
 	"github.com/nsinit/nsinit/pkg/util/shared"
 )
 
@@ -27,7 +26,7 @@ const readTimeout = 2 * time.Second
 // returns when its context ends.
 type List func(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error)
 
-// Reader is a plan.Source whose callers share consistent reads.
+// Reader reads configurations. Its callers share consistent reads.
 type Reader struct {
 	list    List
 	verify  func(ctx context.Context) error
@@ -38,8 +37,6 @@ type Reader struct {
 	failing bool
 }
 
-var _ plan.Source = (*Reader)(nil)
-
 // NewReader returns a Reader. It calls verify after each list, and uses the list only if verify returns nil:
 // all earlier reads were then from the storage in use.
 func NewReader(list List, verify func(ctx context.Context) error, clock clock.PassiveClock) *Reader {
@@ -48,7 +45,7 @@ func NewReader(list List, verify func(ctx context.Context) error, clock clock.Pa
 	return r
 }
 
-// Configurations implements plan.Source. The error is that of the read, or the cause of the end of ctx.
+// Configurations returns the configurations, as Dependencies requires. The error is that of the read, or the cause of the end of ctx.
 func (r *Reader) Configurations(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
 	r.metrics.requests.Inc()
 	return r.reads.Do(ctx)

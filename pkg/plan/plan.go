@@ -4,12 +4,11 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package plan provides the current configurations to admission, and merges them into one plan.
+// Package plan merges configurations into the plan of a namespace, and checks what they do to plans.
 package plan
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -30,14 +29,6 @@ const (
 	// entrySize is what one takes besides its entry in the plan: its longest message, and its name in other lists.
 	entrySize = 6 << 10
 )
-
-// Source provides the current configurations.
-type Source interface {
-	// Configurations returns all configurations at one revision that is not older than the beginning of the
-	// call, in no particular order. Callers must not change the result, which they share. On an error, no
-	// lifecycle may be created, because its plan could lack initializers.
-	Configurations(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error)
-}
 
 // Plan is the plan of one namespace, and how it came about.
 type Plan struct {

@@ -63,7 +63,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 		o.Recommended.Admission.Decorators = append(admissioninterface.Decorators{extra.Registrations}, o.Recommended.Admission.Decorators...)
 		return []admissioninterface.PluginInitializer{extra.Registrations, admission.Dependencies{
 			Checker:        authorization.New(c.Authorization.Authorizer),
-			Configurations: extra.Configurations,
+			Configurations: extra.Configurations.Configurations,
 			Namespace:      extra.Core.Namespaces().Get,
 			Cached:         c.SharedInformerFactory.Core().V1().Namespaces().Lister(),
 			Space:          extra.Space.Problem,
