@@ -8,7 +8,7 @@ package options
 
 import (
 	"k8s.io/apimachinery/pkg/util/sets"
-	k8sadmission "k8s.io/apiserver/pkg/admission"
+	admissioninterface "k8s.io/apiserver/pkg/admission"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 
 	"github.com/nsinit/nsinit/pkg/admission"
@@ -22,7 +22,7 @@ import (
 // NamespaceInitializers reads namespaces live, because a stale cache would have the former namespace of a name.
 func admissionOptions() *genericoptions.AdmissionOptions {
 	options := genericoptions.NewAdmissionOptions()
-	options.Plugins = k8sadmission.NewPlugins()
+	options.Plugins = admissioninterface.NewPlugins()
 	options.RecommendedPluginOrder = append(admission.Order(), clusteradmission.Order()...)
 	options.DefaultOffPlugins = sets.New[string]()
 	admission.Register(options.Plugins)
