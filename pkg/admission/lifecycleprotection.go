@@ -15,7 +15,6 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
@@ -73,5 +72,5 @@ func (p *LifecycleProtection) Validate(ctx context.Context, attributes admission
 // a namespace that stays. It returns true if the lifecycle is not known.
 func hasSomethingToLose(attributes admission.Attributes) bool {
 	lifecycle, ok := attributes.GetOldObject().(*nsinit.NamespaceLifecycle)
-	return !ok || len(lifecycle.Spec.Plan) > 0 || len(helper.Participants(lifecycle)) > 0
+	return !ok || len(lifecycle.Spec.Plan) > 0 || len(lifecycle.Participants()) > 0
 }

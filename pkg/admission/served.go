@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
@@ -22,7 +21,7 @@ import (
 func unserved(configuration *nsinit.NamespaceInitializerConfiguration) []string {
 	var messages []string
 	for i, initializer := range configuration.Initializers {
-		entry := helper.RegistrationStatus(configuration, initializer.Name)
+		entry := configuration.RegistrationStatus(initializer.Name)
 		what := fmt.Sprintf("initializers[%d] %q", i, initializer.Name)
 		switch {
 		case entry != nil && entry.ReportTime != nil && meta.IsStatusConditionFalse(entry.Conditions, v1alpha1.ConditionServed):

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
@@ -51,8 +50,8 @@ func ValidateNamespaceLifecycle(lifecycle, old *nsinit.NamespaceLifecycle) field
 	errs = append(errs, validateInitializers(lifecycle, spec.Child("initializers"))...)
 	errs = append(errs, validateFinalizers(lifecycle.Spec.Finalizers, spec.Child("finalizers"))...)
 	errs = append(errs, validateLifecycleStatus(&lifecycle.Status, field.NewPath("status"))...)
-	if old == nil && helper.Failure(lifecycle) != nil {
-		errs = append(errs, validateFailed(lifecycle.Spec.Initializers.FailedInitializer, helper.CurrentInitializers(lifecycle), spec.Child("initializers", "failedInitializer"))...)
+	if old == nil && lifecycle.Failure() != nil {
+		errs = append(errs, validateFailed(lifecycle.Spec.Initializers.FailedInitializer, lifecycle.CurrentInitializers(), spec.Child("initializers", "failedInitializer"))...)
 	}
 	return errs
 }
@@ -84,8 +83,8 @@ func validateInitializers(lifecycle *nsinit.NamespaceLifecycle, path *field.Path
 		switch {
 		case initializers.Result == nil:
 			errs = append(errs, field.Forbidden(at, "may only be set together with result"))
-		case !slices.Contains(helper.Pending(lifecycle), name):
-			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("is not in spec.initializers.pending, which is %q", helper.Pending(lifecycle))))
+		case !slices.Contains(lifecycle.Pending(), name):
+			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("is not in spec.initializers.pending, which is %q", lifecycle.Pending())))
 		}
 	}
 	if result := initializers.Result; result != nil {
@@ -114,7 +113,7 @@ func validateLifecycleStatus(status *v1alpha1.NamespaceLifecycleStatus, path *fi
 // that has its turn, and never removed. A complete initialization stays complete.
 func ValidateInitialize(updated, old *nsinit.NamespaceLifecycle) field.ErrorList {
 	path := field.NewPath("spec", "initializers")
-	before, after := helper.Pending(old), helper.Pending(updated)
+	before, after := old.Pending(), updated.Pending()
 	var errs field.ErrorList
 	if len(before) == 0 && len(after) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("pending"), "the initialization is complete, and that is final"))
@@ -140,14 +139,14 @@ func ValidateInitialize(updated, old *nsinit.NamespaceLifecycle) field.ErrorList
 	case oldResult == nil && newResult != nil && len(after) != len(before):
 		errs = append(errs, field.Forbidden(path.Child("result"), "an initializer either fails or removes itself: send one of the two"))
 	case oldResult == nil && newResult != nil:
-		errs = append(errs, validateFailed(updated.Spec.Initializers.FailedInitializer, helper.CurrentInitializers(old), path.Child("failedInitializer"))...)
+		errs = append(errs, validateFailed(updated.Spec.Initializers.FailedInitializer, old.CurrentInitializers(), path.Child("failedInitializer"))...)
 	}
 	return errs
 }
 
 // validateRemoval checks that no removed initializer waits for one that is pending, and that the others stay.
 func validateRemoval(updated, old *nsinit.NamespaceLifecycle, path *field.Path) field.ErrorList {
-	before, after := helper.Pending(old), helper.Pending(updated)
+	before, after := old.Pending(), updated.Pending()
 	kept := slices.DeleteFunc(slices.Clone(before), func(name string) bool { return !slices.Contains(after, name) })
 	if !slices.Equal(kept, after) {
 		return field.ErrorList{field.Invalid(path, after, fmt.Sprintf("entries can only be removed: pending is %q", before))}
@@ -157,7 +156,7 @@ func validateRemoval(updated, old *nsinit.NamespaceLifecycle, path *field.Path) 
 		if slices.Contains(after, name) {
 			continue
 		}
-		if waits := slices.DeleteFunc(helper.Predecessors(old, name), func(p string) bool { return !slices.Contains(after, p) }); len(waits) > 0 {
+		if waits := slices.DeleteFunc(old.Predecessors(name), func(p string) bool { return !slices.Contains(after, p) }); len(waits) > 0 {
 			errs = append(errs, field.Invalid(path, after, fmt.Sprintf("%q waits for %q, and can only be removed after them", name, waits)))
 		}
 	}

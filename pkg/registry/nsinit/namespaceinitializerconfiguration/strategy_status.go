@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
@@ -50,7 +49,7 @@ func status(checker *authorization.Checker, clock clock.PassiveClock) generic.En
 func mergeEntries(updated, old configuration, now metav1.MicroTime, user string) {
 	var entries []v1alpha1.RegisteredInitializerStatus
 	for _, initializer := range updated.Initializers {
-		sent, stored := helper.RegistrationStatus(updated, initializer.Name), helper.RegistrationStatus(old, initializer.Name)
+		sent, stored := updated.RegistrationStatus(initializer.Name), old.RegistrationStatus(initializer.Name)
 		entry := v1alpha1.RegisteredInitializerStatus{Name: initializer.Name}
 		if stored != nil {
 			entry = *stored.DeepCopy()
@@ -87,7 +86,7 @@ func copyReporters(to, from configuration) {
 	for i := range to.Status.Initializers {
 		entry := &to.Status.Initializers[i]
 		entry.Reporter = ""
-		if stored := helper.RegistrationStatus(from, entry.Name); stored != nil {
+		if stored := from.RegistrationStatus(entry.Name); stored != nil {
 			entry.Reporter = stored.Reporter
 		}
 	}
@@ -99,7 +98,7 @@ func authorizeStatus(checker *authorization.Checker) func(ctx context.Context, u
 	return func(ctx context.Context, updated, old configuration) error {
 		others := updated.DeepCopy().Status
 		for i := range others.Initializers {
-			entry, stored := &others.Initializers[i], helper.RegistrationStatus(old, others.Initializers[i].Name)
+			entry, stored := &others.Initializers[i], old.RegistrationStatus(others.Initializers[i].Name)
 			if stored == nil {
 				stored = &v1alpha1.RegisteredInitializerStatus{Name: entry.Name}
 			}

@@ -15,9 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	v1alpha1helper "github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
@@ -43,7 +42,7 @@ func begin(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 // It does not change entries of initializers that have ended. A condition that stays, such as PlanDegraded, describes the new
 // generation, too: kubectl wait ignores conditions of an earlier one.
 func settle(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
-	current := helper.CurrentInitializers(lifecycle)
+	current := lifecycle.CurrentInitializers()
 	for i := range lifecycle.Status.Initializers {
 		settleEntry(lifecycle, &lifecycle.Status.Initializers[i], current, now, actor)
 	}
@@ -72,41 +71,41 @@ func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *v1alpha1.Initializ
 	}
 	stamp := metav1.NewMicroTime(now)
 	switch {
-	case !slices.Contains(helper.Pending(lifecycle), entry.Name):
+	case !slices.Contains(lifecycle.Pending(), entry.Name):
 		entry.EndTime, entry.LastActor = &stamp, actor
 		if slices.Contains(lifecycle.Spec.Skipped, entry.Name) {
 			entry.State, entry.Message = v1alpha1.InitializerSkipped, skippedMessage(entry, now)
 		} else {
 			entry.State, entry.Message = v1alpha1.InitializerDone, "" // the error of an earlier try
 		}
-	case helper.FailedInitializer(lifecycle) == entry.Name:
+	case lifecycle.FailedInitializer() == entry.Name:
 		entry.State, entry.EndTime, entry.LastActor = v1alpha1.InitializerFailed, &stamp, actor
-		entry.Message = helper.Failure(lifecycle).Message
+		entry.Message = lifecycle.Failure().Message
 	case entry.StartTime == nil && slices.Contains(current, entry.Name):
 		entry.State, entry.StartTime = v1alpha1.InitializerRunning, &stamp
-		entry.Deadline = deadline(helper.Planned(lifecycle, entry.Name), entry)
+		entry.Deadline = deadline(lifecycle.Planned(entry.Name), entry)
 	}
 }
 
 // settlePhase derives the phase, the current initializers and the conditions.
 func settlePhase(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
-	pending, failed := helper.Pending(lifecycle), helper.Failure(lifecycle)
+	pending, failed := lifecycle.Pending(), lifecycle.Failure()
 	lifecycle.Status.CurrentInitializers = nil
 	switch {
 	case lifecycle.DeletionTimestamp != nil:
 		lifecycle.Status.Phase = v1alpha1.LifecycleTerminating
 		message := "the namespace is being deleted"
 		if failed != nil {
-			message += fmt.Sprintf(": initializer %q failed: %s", helper.FailedInitializer(lifecycle), failed.Message)
+			message += fmt.Sprintf(": initializer %q failed: %s", lifecycle.FailedInitializer(), failed.Message)
 		}
 		setConditions(lifecycle, now, metav1.ConditionFalse, v1alpha1.ReasonTerminating, message)
 	case failed != nil:
 		lifecycle.Status.Phase = v1alpha1.LifecycleInitializing
 		setConditions(lifecycle, now, metav1.ConditionTrue, v1alpha1.ReasonFailed,
-			fmt.Sprintf("initializer %q failed: %s; nsinit deletes the namespace", helper.FailedInitializer(lifecycle), failed.Message))
+			fmt.Sprintf("initializer %q failed: %s; nsinit deletes the namespace", lifecycle.FailedInitializer(), failed.Message))
 	case len(pending) > 0:
 		lifecycle.Status.Phase = v1alpha1.LifecycleInitializing
-		lifecycle.Status.CurrentInitializers = helper.CurrentInitializers(lifecycle)
+		lifecycle.Status.CurrentInitializers = lifecycle.CurrentInitializers()
 		setConditions(lifecycle, now, metav1.ConditionTrue, v1alpha1.ReasonPending, waitingMessage(lifecycle))
 	default:
 		lifecycle.Status.Phase = v1alpha1.LifecycleActive
@@ -153,15 +152,15 @@ func settleStalled(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
 	}
 	condition := metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now), ObservedGeneration: lifecycle.Generation}
 	before := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionStalled)
-	switch failed := helper.Failure(lifecycle); {
+	switch failed := lifecycle.Failure(); {
 	case failed != nil:
-		condition.Reason, condition.Message = v1alpha1.ReasonFailed, fmt.Sprintf("initializer %q failed: %s", helper.FailedInitializer(lifecycle), failed.Message)
+		condition.Reason, condition.Message = v1alpha1.ReasonFailed, fmt.Sprintf("initializer %q failed: %s", lifecycle.FailedInitializer(), failed.Message)
 	case len(stalled) > 0:
 		condition.Reason, condition.Message = v1alpha1.ReasonTurnTooLong, stalledMessage(stalled)
 	case before == nil || before.Status == metav1.ConditionFalse:
 		return
 	default:
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonTurnEnded, v1alpha1helper.TurnEnded
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonTurnEnded, helper.TurnEnded
 	}
 	meta.SetStatusCondition(&lifecycle.Status.Conditions, condition)
 }

@@ -17,7 +17,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
@@ -52,7 +51,7 @@ func forgeries(t *rapid.T, r *nsinit.NamespaceLifecycle) map[string]func() {
 			r.Spec.Initializers.Pending = append(r.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: name})
 		}
 	}
-	pending := helper.Pending(r)
+	pending := r.Pending()
 	name := func() string { return rapid.SampledFrom(initializers()).Draw(t, "name") }
 	without := func(removed ...string) []string {
 		return slices.DeleteFunc(slices.Clone(pending), func(name string) bool { return slices.Contains(removed, name) })
@@ -217,7 +216,7 @@ func (m *model) checkRemoval(is transition) {
 // checkInitialize: entries are removed once none that they wait for is pending, each by itself or skipped by a user with
 // the verb open; an empty list and a failure are final.
 func (m *model) checkInitialize(is transition) {
-	before, after := helper.Pending(is.before), helper.Pending(is.after)
+	before, after := is.before.Pending(), is.after.Pending()
 	gone := slices.DeleteFunc(slices.Clone(before), func(name string) bool { return slices.Contains(after, name) })
 	if !slices.Equal(after, slices.DeleteFunc(slices.Clone(before), func(name string) bool { return slices.Contains(gone, name) })) {
 		m.t.Fatalf("pending was %v and became %v", before, after)
@@ -269,7 +268,7 @@ func waitsFor(plan []v1alpha1.PlannedInitializer, name string, pending []string)
 
 // turns returns the pending entries that wait for none.
 func turns(r *nsinit.NamespaceLifecycle) (names []string) {
-	pending := helper.Pending(r)
+	pending := r.Pending()
 	for _, name := range pending {
 		if len(waitsFor(r.Spec.Plan, name, pending)) == 0 {
 			names = append(names, name)
@@ -288,15 +287,15 @@ func failureOf(r *nsinit.NamespaceLifecycle) *metav1.Status {
 // checkTurns: a turn begins when the last one that it waits for is removed, and not again. None begins after the deletion.
 func (m *model) checkTurns(is transition) {
 	before, after := turns(is.before), turns(is.after)
-	for _, pending := range helper.Pending(is.after) {
-		began := helper.Entry(is.after, pending).StartTime
+	for _, pending := range is.after.Pending() {
+		began := is.after.Entry(pending).StartTime
 		switch {
 		case !slices.Contains(after, pending):
 			if began != nil {
 				m.t.Fatalf("the turn of %q began at %s, and it is the turn of %q", pending, began, after)
 			}
 		case slices.Contains(before, pending):
-			if was := helper.Entry(is.before, pending).StartTime; !began.Equal(was) {
+			if was := is.before.Entry(pending).StartTime; !began.Equal(was) {
 				m.t.Fatalf("the turn of %q began at %s, and then at %s", pending, was, began)
 			}
 		case is.after.DeletionTimestamp != nil:
@@ -371,7 +370,7 @@ func (m *model) checkMessages(is transition) {
 
 // checkStatus: the status says what follows from the spec.
 func (m *model) checkStatus(r *nsinit.NamespaceLifecycle) {
-	pending, phase := helper.Pending(r), v1alpha1.LifecycleActive
+	pending, phase := r.Pending(), v1alpha1.LifecycleActive
 	var current []string
 	switch {
 	case r.DeletionTimestamp != nil:

@@ -26,7 +26,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/authorization"
@@ -164,7 +163,7 @@ func hasCycle(record *nsinit.NamespaceLifecycle) bool {
 	for len(turns(rest)) > 0 {
 		rest = without(rest, turns(rest)...)
 	}
-	return len(helper.Pending(rest)) > 0
+	return len(rest.Pending()) > 0
 }
 
 // breakCycle lets one initializer not wait for a later one.
@@ -292,11 +291,11 @@ func (m *model) read(t *rapid.T) {
 
 // checkRepair: a read skips exactly the initializers whose deadlines are long past.
 func (m *model) checkRepair(before, after *nsinit.NamespaceLifecycle) {
-	for _, name := range helper.Pending(before) {
-		began := helper.Entry(before, name).StartTime
+	for _, name := range before.Pending() {
+		began := before.Entry(name).StartTime
 		due := strings.HasPrefix(name, "ignored.") && began != nil && m.clock.Since(began.Time) > repairTime+timing.MaxClockSkew &&
 			before.DeletionTimestamp == nil && failureOf(before) == nil
-		if skipped := !slices.Contains(helper.Pending(after), name); skipped != due {
+		if skipped := !slices.Contains(after.Pending(), name); skipped != due {
 			m.t.Fatalf("at %s, a read changed %+v to %+v", m.clock.Now(), before.Spec, after.Spec)
 		}
 	}
@@ -377,7 +376,7 @@ func (m *model) skip(t *rapid.T) {
 	if record == nil || record.DeletionTimestamp != nil || pending(record) == 0 || record.Spec.Initializers.Result != nil {
 		t.Skip()
 	}
-	waiting := helper.Pending(record)
+	waiting := record.Pending()
 	names := []string{rapid.SampledFrom(waiting).Draw(t, "skipped")}
 	for i := 0; i < len(names); i++ {
 		names = merge(names, waitsFor(record.Spec.Plan, names[i], waiting))

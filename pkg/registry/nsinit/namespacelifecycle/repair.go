@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
@@ -23,12 +22,12 @@ const repairer = "nsinit-apiserver"
 // both their deadline and the given bound have passed, even if the clocks differ by
 // timing.MaxClockSkew. The controller, which skips them at their deadlines, does not run then.
 func RepairDue(lifecycle *nsinit.NamespaceLifecycle, now time.Time, bound time.Duration) []string {
-	if bound <= 0 || lifecycle.DeletionTimestamp != nil || helper.Failure(lifecycle) != nil {
+	if bound <= 0 || lifecycle.DeletionTimestamp != nil || lifecycle.Failure() != nil {
 		return nil
 	}
 	var names []string
-	for _, name := range helper.CurrentInitializers(lifecycle) {
-		planned, entry := helper.Planned(lifecycle, name), helper.Entry(lifecycle, name)
+	for _, name := range lifecycle.CurrentInitializers() {
+		planned, entry := lifecycle.Planned(name), lifecycle.Entry(name)
 		due := deadline(planned, entry)
 		if due != nil && *planned.FailurePolicy == v1alpha1.Ignore && now.After(due.Add(timing.MaxClockSkew)) &&
 			now.After(entry.StartTime.Add(bound+timing.MaxClockSkew)) {

@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/authorization"
@@ -43,7 +42,7 @@ func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.
 		Create: func(ctx context.Context, created object) {
 			created.Spec.Skipped = nil
 			normalize(created)
-			nameFailed(created, "", helper.CurrentInitializers(created))
+			nameFailed(created, "", created.CurrentInitializers())
 			begin(created, clock.Now(), generic.UserOf(ctx))
 		},
 		Validate:  validation.ValidateNamespaceLifecycle,
