@@ -23,7 +23,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
+	"github.com/nsinit/nsinit/pkg/admission"
 	"github.com/nsinit/nsinit/pkg/apiserver"
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
 	"github.com/nsinit/nsinit/pkg/controller/configuration"
@@ -114,13 +114,13 @@ func main() {
 
 func run() error {
 	server, manager, sdk := newRegistry(), newRegistry(), newRegistry()
-	reader := namespaceinitializers.NewReader(nil, nil, clock.RealClock{})
+	reader := admission.NewReader(nil, nil, clock.RealClock{})
 	_, err := initializer.New(initializer.Options{
 		Name: "any.example.com", Initialize: func(context.Context, *corev1.Namespace) error { return nil },
 		Core: fake.NewClientset(), Nsinit: nsinitfake.NewClientset(), Metrics: sdkRegistry{nil, sdk},
 	})
 	if err := errors.Join(err,
-		reader.Metrics().Register(server),
+		reader.Metrics().Register(server.Register),
 		webhook.NewMetrics().Register(server.Register),
 		server.CustomRegister(apiserver.ServingCertificate{}.Metric()),
 		storage.NewMonitor(storage.MonitorOptions{}).Register(server.CustomRegister),

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -21,12 +22,10 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/admission/plugin/clusteradmission"
-	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
-	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/admission"
+	"github.com/nsinit/nsinit/pkg/admission/clusteradmission"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/rest"
 	"github.com/nsinit/nsinit/pkg/storage"
 	"github.com/nsinit/nsinit/pkg/webhook"
 )
@@ -53,7 +52,7 @@ type ExtraConfig struct {
 	// NamespaceLifecycles are refused. The caller must stop the server when Exchanged is closed.
 	Identity *storage.Identity
 	// Configurations reads the configurations for each plan.
-	Configurations *namespaceinitializers.Reader
+	Configurations *admission.Reader
 	// EarlyWrites counts writes into namespaces that are initializing.
 	EarlyWrites *webhook.Metrics
 	// Core is a client of the core API.
@@ -76,7 +75,7 @@ type CompletedConfig struct {
 // Complete fills in what follows from the configuration.
 func (c *Config) Complete() CompletedConfig {
 	c.Generic.BuildHandlerChainFunc = func(handler http.Handler, generic *genericapiserver.Config) http.Handler {
-		handler = withIdentifiedStorage(withShortPatches(withCreation(handler), c.Extra.Codecs), c.Extra.Identity, c.Extra.Codecs)
+		handler = withIdentifiedStorage(withShortPatches(handler, c.Extra.Codecs), &c.Extra)
 		handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 		return withHandover(withKnownProxy(handler, proxyKnown(generic), c.Extra.Codecs), generic.ShutdownInitiatedNotify())
 	}
@@ -102,24 +101,12 @@ func (c CompletedConfig) New() (*genericapiserver.GenericAPIServer, error) {
 	}); err != nil {
 		return nil, err
 	}
-	provider := rest.StorageProvider{
-		Scheme:  c.extra.Scheme,
-		Codecs:  c.extra.Codecs,
-		Checker: authorization.New(c.generic.Authorization.Authorizer),
-		Lifecycles: namespacelifecycle.Options{
-			Clock:           c.extra.Clock,
-			ReadRepairAfter: c.extra.ReadRepairAfter,
-			Identified:      c.extra.Identity.Verify,
-			Confirmed:       c.extra.Identity.Confirm,
-		},
-		EarlyWrites: webhook.Options{Namespaces: c.namespaces, Clock: c.extra.Clock, Metrics: c.extra.EarlyWrites},
-		ConfigMaps:  c.extra.Core,
-		Namespace:   c.extra.Namespace,
-	}
-	group, err := provider.NewRESTStorage(c.generic.RESTOptionsGetter)
+	storages, err := c.storages()
 	if err != nil {
 		return nil, err
 	}
+	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, c.extra.Scheme, metav1.ParameterCodec, c.extra.Codecs)
+	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = storages
 	if err := generic.InstallAPIGroup(&group); err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"net/http"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
@@ -20,32 +19,24 @@ import (
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
-// trust reports whether the storage can be trusted.
-type trust interface {
-	// Problem returns why it cannot, or nil.
-	Problem() error
-	// Distrusted returns a channel that is closed when it cannot.
-	Distrusted() <-chan struct{}
-}
-
 // withIdentifiedStorage refuses requests for NamespaceLifecycles, and LIST and WATCH of every kind,
 // while the storage must not be trusted. It ends running watches when that begins, so their clients
 // list again once the storage is trusted: they neither keep objects of a lost storage nor wait for a
 // revision of another one. Objects of the other kinds can be read and written by name, so that an
 // administrator can create them again.
-func withIdentifiedStorage(handler http.Handler, storage trust, codecs runtime.NegotiatedSerializer) http.Handler {
+func withIdentifiedStorage(handler http.Handler, config *ExtraConfig) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(request.Context())
 		if !ok {
 			responsewriters.InternalError(w, request, errors.New("the request has no RequestInfo"))
 			return
 		}
-		distrusted := storage.Distrusted() // before Problem, so that no problem is missed
-		reason := storage.Problem()
+		distrusted := config.Identity.Distrusted() // before the problem, so that no problem is missed
+		reason := config.Identity.Problem()
 		switch {
 		case !info.IsResourceRequest || info.APIGroup != nsinit.GroupName:
 		case reason != nil && (info.Resource == "namespacelifecycles" || info.Verb == "list" || info.Verb == "watch"):
-			responsewriters.ErrorNegotiated(utilapierrors.NewUnavailable(reason), codecs, v1alpha1.SchemeGroupVersion, w, request)
+			responsewriters.ErrorNegotiated(utilapierrors.NewUnavailable(reason), config.Codecs, v1alpha1.SchemeGroupVersion, w, request)
 			return
 		case info.Verb == "watch":
 			ctx, cancel := context.WithCancel(request.Context())

@@ -17,23 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
-
-// withCreation bounds requests that may create a NamespaceLifecycle. Server-side apply creates objects, too.
-func withCreation(handler http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		info, ok := genericapirequest.RequestInfoFrom(request.Context())
-		if ok && info.APIGroup == nsinit.GroupName && info.Resource == "namespacelifecycles" && info.Subresource == "" && (info.Verb == "create" || info.Verb == "patch") {
-			ctx, cancel := namespaceinitializers.WithCreation(request.Context())
-			defer cancel()
-			request = request.WithContext(ctx)
-		}
-		handler.ServeHTTP(w, request)
-	})
-}
 
 // maxStrategicPatch is the length, in bytes, of the longest strategic merge patch of a subresource. The time to merge lists of
 // named entries grows with the square of their length: 64 KiB take 0.1 seconds, and 800 KiB take 13.

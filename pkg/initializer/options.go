@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/util/leader"
 	"github.com/nsinit/nsinit/pkg/util/timing"
@@ -89,7 +89,7 @@ func (o *Options) complete() error {
 	}
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if problems := validation.ValidateInitializerName(o.Name); len(problems) > 0 {
+	if problems := helper.ValidateInitializerName(o.Name); len(problems) > 0 {
 		wrong("Name %q: %s", o.Name, strings.Join(problems, "; "))
 	}
 	if o.Initialize == nil {

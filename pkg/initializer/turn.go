@@ -26,7 +26,6 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
@@ -297,7 +296,7 @@ func (r *Runner) hasEnded(o operation, lifecycle *v1alpha1.NamespaceLifecycle) b
 
 // shorten cuts a message to the length that the server accepts.
 func shorten(message string) string {
-	return printable.Shorten(printable.Lines(message), validation.MaxMessageLength)
+	return printable.Shorten(printable.Lines(message), v1alpha1.MaxMessageLength)
 }
 
 // notFoundIsOver adds errOver to the error for an object that does not exist.

@@ -36,20 +36,13 @@ const (
 	RemovedNamespaces = "nsinit-removed-namespaces"
 )
 
-// Entry is an entry of the list of exemptions.
-type Entry struct {
-	Value string
-	// Line is the number of the line in the value of the key, from 1.
-	Line int
-}
-
 // ExemptionList is the content of the ConfigMap Exemptions. The admission policies read the same ConfigMap with an expression in
 // CEL, and must agree with Exempt. A missing key has no entries.
 type ExemptionList struct {
 	// Source names the ConfigMap, for people.
 	Source string
-	// entries has the entries by key, without malformed ones.
-	entries map[string][]Entry
+	// entries are what exempts by key, without malformed ones.
+	entries map[string][]Exemption
 	// Malformed are the lines without effect and the unknown keys, each with the reason, in the order of keys and lines.
 	Malformed []string
 }
@@ -83,7 +76,7 @@ func (e Exemption) String() string {
 
 // ParseExemptions reads the ConfigMap. White space around an entry, empty lines, and lines that start with # have no effect.
 func ParseExemptions(configMap *corev1.ConfigMap) *ExemptionList {
-	list := &ExemptionList{Source: fmt.Sprintf("ConfigMap %s/%s", configMap.Namespace, configMap.Name), entries: map[string][]Entry{}}
+	list := &ExemptionList{Source: fmt.Sprintf("ConfigMap %s/%s", configMap.Namespace, configMap.Name), entries: map[string][]Exemption{}}
 	for _, key := range exemptionKeys() {
 		list.parse(key, configMap.Data[key])
 	}
@@ -124,7 +117,7 @@ func (l *ExemptionList) parse(key, text string) {
 			l.Malformed = append(l.Malformed, fmt.Sprintf("line %d of %s, %q: %s", number, key, value, reason))
 			continue
 		}
-		l.entries[key] = append(l.entries[key], Entry{value, number})
+		l.entries[key] = append(l.entries[key], Exemption{key, number, value})
 	}
 	// Without one of its groups, this key would exempt more namespaces than its author wanted.
 	if key == KeyOnlyGroups && malformed {
@@ -212,7 +205,7 @@ func (l *ExemptionList) Len() int {
 func (l *ExemptionList) find(key string, matches func(value string) bool) *Exemption {
 	for _, entry := range l.entries[key] {
 		if matches(entry.Value) {
-			return &Exemption{Key: key, Line: entry.Line, Value: entry.Value}
+			return &entry
 		}
 	}
 	return nil

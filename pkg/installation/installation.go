@@ -9,6 +9,7 @@ package installation
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"strings"
 )
@@ -63,4 +64,13 @@ func ServingNames(namespace string) []string {
 		}
 	}
 	return names
+}
+
+// ParseNamespacedName splits NAMESPACE/NAME.
+func ParseNamespacedName(text string) (namespace, name string, err error) {
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", fmt.Errorf("%q is not the name of an object: use NAMESPACE/NAME", text)
+	}
+	return namespace, name, nil
 }

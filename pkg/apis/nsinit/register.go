@@ -18,10 +18,11 @@ const GroupName = "nsinit.dev"
 var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: runtime.APIVersionInternal}
 
 var (
-	// SchemeBuilder collects the functions that register this package's types.
-	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
-	// AddToScheme registers the internal types with a scheme.
-	AddToScheme = SchemeBuilder.AddToScheme
+	// SchemeBuilder collects the functions that register this package's types. The generated file registers the conversions.
+	SchemeBuilder      = runtime.NewSchemeBuilder(addKnownTypes)
+	localSchemeBuilder = &SchemeBuilder
+	// AddToScheme registers the internal types and their conversions with a scheme.
+	AddToScheme = localSchemeBuilder.AddToScheme
 )
 
 // Resource qualifies a resource name with this package's group.

@@ -26,9 +26,8 @@ import (
 	basecompatibility "k8s.io/component-base/compatibility"
 	baseversion "k8s.io/component-base/version"
 
-	"github.com/nsinit/nsinit/pkg/admission/plugin/clusteradmission"
-	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
-	"github.com/nsinit/nsinit/pkg/admission/wants"
+	"github.com/nsinit/nsinit/pkg/admission"
+	"github.com/nsinit/nsinit/pkg/admission/clusteradmission"
 	"github.com/nsinit/nsinit/pkg/apiserver"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	generatedopenapi "github.com/nsinit/nsinit/pkg/generated/openapi"
@@ -56,14 +55,19 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions, namer)
 	config.OpenAPIV3Config.Info.Title, config.OpenAPIV3Config.Info.Version = ComponentName, baseversion.Get().GitVersion
 
-	var watched *watched
+	var extra *apiserver.ExtraConfig
 	o.Recommended.ExtraAdmissionInitializers = func(c *genericapiserver.RecommendedConfig) (_ []admissioninterface.PluginInitializer, err error) {
-		if watched, err = o.watch(c); err != nil {
+		if extra, err = o.watch(c); err != nil {
 			return nil, err
 		}
-		return []admissioninterface.PluginInitializer{wants.Initializer{
-			Configurations: watched.configurations, Namespaces: watched.core.CoreV1().Namespaces().Get, Space: watched.space.Problem,
-			Cluster: watched.registrations}}, nil
+		o.Recommended.Admission.Decorators = append(admissioninterface.Decorators{extra.Registrations}, o.Recommended.Admission.Decorators...)
+		return []admissioninterface.PluginInitializer{extra.Registrations, admission.Dependencies{
+			Checker:        authorization.New(c.Authorization.Authorizer),
+			Configurations: extra.Configurations.Configurations,
+			Namespace:      extra.Core.Namespaces().Get,
+			Cached:         c.SharedInformerFactory.Core().V1().Namespaces().Lister(),
+			Space:          extra.Space.Problem,
+		}}, nil
 	}
 	if err := o.Recommended.ApplyTo(config); err != nil {
 		return nil, err
@@ -74,46 +78,20 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot create the readiness check of etcd: %w", err)
 	}
-	certificate := apiserver.ServingCertificate{Clock: o.Clock}
+	extra.EtcdReady = etcdReady
+	extra.Certificate.Clock = o.Clock
 	if serving := config.SecureServing; serving != nil && serving.Cert != nil {
-		certificate.Content = serving.Cert.CurrentCertKeyContent
+		extra.Certificate.Content = serving.Cert.CurrentCertKeyContent
 	}
-	earlyWrites := webhook.NewMetrics()
-	if err := errors.Join(earlyWrites.Register(o.Metrics.Register), o.Metrics.CustomRegister(certificate.Metric())); err != nil {
+	if err := errors.Join(extra.EarlyWrites.Register(o.Register), o.CustomRegister(extra.Certificate.Metric())); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
-	return &apiserver.Config{
-		Generic: config,
-		Extra: apiserver.ExtraConfig{
-			Scheme:          o.scheme,
-			Codecs:          o.codecs,
-			Clock:           o.Clock,
-			ReadRepairAfter: o.ReadRepairAfter,
-			EtcdReady:       etcdReady,
-			Space:           watched.space,
-			Identity:        watched.identity,
-			Configurations:  watched.configurations,
-			EarlyWrites:     earlyWrites,
-			Core:            watched.core.CoreV1(),
-			Namespace:       installation.Namespace(),
-			Certificate:     certificate,
-			Registrations:   watched.registrations,
-		},
-	}, nil
+	return &apiserver.Config{Generic: config, Extra: *extra}, nil
 }
 
-// watched is what the server observes while it runs, and the client of the core API.
-type watched struct {
-	core           kubernetes.Interface
-	identity       *storage.Identity
-	configurations *namespaceinitializers.Reader
-	space          *storage.Monitor
-	registrations  *clusteradmission.Registrations
-}
-
-// watch creates what the server observes. Its clients have no rate limit: both servers have priority
-// and fairness, and a delayed NamespaceLifecycle keeps a namespace closed.
-func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error) {
+// watch returns the configuration with what the server observes while it runs. Its clients have no rate limit: both servers have
+// priority and fairness, and a delayed NamespaceLifecycle keeps a namespace closed.
+func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.ExtraConfig, error) {
 	coreConfig := rest.CopyConfig(c.ClientConfig)
 	coreConfig.QPS = -1
 	coreConfig.DisableCompression = true // of every event of a watch
@@ -135,7 +113,7 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 	if err != nil {
 		return nil, err
 	}
-	list, closeList, err := namespaceinitializers.NewList(c.RESTOptionsGetter)
+	list, closeList, err := admission.NewList(c.RESTOptionsGetter)
 	if err != nil {
 		return nil, err
 	}
@@ -145,19 +123,31 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 		closeList()
 	}()
 	identity := storage.NewIdentity(store, core.CoreV1(), namespace, name, timing.SystemClock())
-	reader := namespaceinitializers.NewReader(list, identity.Verify, timing.SystemClock())
-	if err := reader.Metrics().Register(o.Metrics); err != nil {
+	reader := admission.NewReader(list, identity.Verify, timing.SystemClock())
+	if err := reader.Metrics().Register(o.Register); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
 	space, err := o.newSpaceMonitor(c.DrainedNotify())
 	if err != nil {
 		return nil, err
 	}
-	registered, err := clusteradmission.New(c, core, clusteradmission.Resources())
+	registrations, err := clusteradmission.New(c, core)
 	if err != nil {
 		return nil, err
 	}
-	return &watched{core: core, identity: identity, configurations: reader, space: space, registrations: registered}, nil
+	return &apiserver.ExtraConfig{
+		Scheme:          o.scheme,
+		Codecs:          o.codecs,
+		Clock:           o.Clock,
+		ReadRepairAfter: o.ReadRepairAfter,
+		Space:           space,
+		Identity:        identity,
+		Configurations:  reader,
+		EarlyWrites:     webhook.NewMetrics(),
+		Core:            core.CoreV1(),
+		Namespace:       installation.Namespace(),
+		Registrations:   registrations,
+	}, nil
 }
 
 // newSpaceMonitor returns the monitor of etcd's space. It closes its client when drained is closed.
@@ -181,7 +171,7 @@ func (o *Options) newSpaceMonitor(drained <-chan struct{}) (*storage.Monitor, er
 		_ = client.Close()
 	}()
 	monitor := storage.NewMonitor(storage.MonitorOptions{Client: client, Embedded: o.embedded})
-	if err := monitor.Register(o.Metrics.CustomRegister); err != nil {
+	if err := monitor.Register(o.CustomRegister); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
 	return monitor, nil

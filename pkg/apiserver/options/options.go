@@ -28,7 +28,6 @@ import (
 	baseversion "k8s.io/component-base/version"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
@@ -66,8 +65,9 @@ type Options struct {
 	ReadRepairAfter time.Duration
 	// Clock gives the times that the server writes into objects.
 	Clock clock.PassiveClock
-	// Metrics is the registry for the metrics of nsinit.
-	Metrics namespaceinitializers.Registry
+	// Register and CustomRegister register the metrics of nsinit.
+	Register       func(metrics.Registerable) error
+	CustomRegister func(metrics.StableCollector) error
 
 	scheme *runtime.Scheme
 	codecs serializer.CodecFactory
@@ -84,7 +84,9 @@ func New() *Options {
 		Logs:        logs.NewOptions(),
 		Registry:    newRegistry(),
 		Clock:       timing.SystemClock(),
-		Metrics:     processMetrics{},
+
+		Register:       legacyregistry.Register,
+		CustomRegister: legacyregistry.CustomRegister,
 
 		StorageIdentity: installation.Namespace() + "/nsinit-storage",
 		ReadRepairAfter: defaultReadRepairAfter,
@@ -184,17 +186,4 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--etcd-certfile=%s takes effect with --etcd-servers only", etcd.StorageConfig.Transport.CertFile))
 	}
 	return utilerrors.NewAggregate(errs)
-}
-
-// processMetrics registers metrics with the registry of the process.
-type processMetrics struct{}
-
-// Register implements namespaceinitializers.Registry.
-func (processMetrics) Register(metric metrics.Registerable) error {
-	return legacyregistry.Register(metric)
-}
-
-// CustomRegister implements namespaceinitializers.Registry.
-func (processMetrics) CustomRegister(collector metrics.StableCollector) error {
-	return legacyregistry.CustomRegister(collector)
 }

@@ -13,15 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/install"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
 // New returns a scheme that knows every type that the server reads or writes.
 func New() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	install.Install(scheme)
+	install(scheme)
 	// The options of requests, and the answers that belong to no group, are of version v1 of the
 	// core group.
 	v1 := schema.GroupVersion{Version: "v1"}
@@ -34,6 +35,13 @@ func New() *runtime.Scheme {
 		&metav1.APIResourceList{},
 	)
 	return scheme
+}
+
+// install registers the internal and the wire types of the group, and the order in which its versions are preferred.
+func install(scheme *runtime.Scheme) {
+	utilruntime.Must(nsinit.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	utilruntime.Must(scheme.SetVersionPriority(v1alpha1.SchemeGroupVersion))
 }
 
 // StorageCodec returns the codec for objects in etcd. It writes protobuf, and reads every encoding of

@@ -86,7 +86,8 @@ func StartWith(t testing.TB, dir string, core *CoreAPI, change func(*options.Opt
 
 	o := options.New()
 	o.EmbeddedEtcdDir = dir + "/etcd"
-	o.Metrics = metrics.NewKubeRegistry() // several servers cannot share the one of the process
+	registry := metrics.NewKubeRegistry() // several servers cannot share the one of the process
+	o.Register, o.CustomRegister = registry.Register, registry.CustomRegister
 	o.Recommended.CoreAPI.CoreAPIKubeconfigPath = core.kubeconfig(t, dir)
 	o.Recommended.Authentication.SkipInClusterLookup = true
 	o.Recommended.Authentication.CacheTTL = 0

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 )
 
@@ -107,7 +107,7 @@ func (o *Options) Complete(_ cmdutil.Factory, args []string) (err error) {
 // Validate implements cmdutil.Options.
 func (o *Options) Validate() error {
 	if !o.View {
-		if problems := validation.ValidateInitializerName(o.initializer); len(problems) > 0 {
+		if problems := helper.ValidateInitializerName(o.initializer); len(problems) > 0 {
 			return fmt.Errorf("initializer %q: %s", o.initializer, strings.Join(problems, "; "))
 		}
 	}

@@ -7,7 +7,10 @@ SPDX-License-Identifier: Apache-2.0
 package generic
 
 import (
+	"context"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
@@ -20,4 +23,12 @@ func NotObserved(created metav1.Object, program string) []metav1.Condition {
 		Message: "wait until " + program + " has read the new object", ObservedGeneration: created.GetGeneration(),
 		LastTransitionTime: created.GetCreationTimestamp(),
 	}}
+}
+
+// UserOf returns the name of the user that a request comes from.
+func UserOf(ctx context.Context) string {
+	if user, ok := genericapirequest.UserFrom(ctx); ok {
+		return user.GetName()
+	}
+	return ""
 }

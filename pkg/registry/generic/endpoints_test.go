@@ -26,8 +26,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacepopulation"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/populatednamespace"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/population"
 )
 
 // outcome is what becomes of a change that is sent to an endpoint.
@@ -72,12 +71,12 @@ func TestEndpoints(t *testing.T) {
 		}, configurationChanges(),
 	}.run)
 	t.Run("NamespacePopulation", matrix[*nsinit.NamespacePopulation, *v1alpha1.NamespacePopulation]{
-		server, namespacepopulation.NewKind(), func(t *testing.T) *v1alpha1.NamespacePopulation {
+		server, population.NewKind(), func(t *testing.T) *v1alpha1.NamespacePopulation {
 			return must(client.NamespacePopulations().Create(t.Context(), &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: next()}}, metav1.CreateOptions{}))(t)
 		}, populationChanges(),
 	}.run)
 	t.Run("PopulatedNamespace", matrix[*nsinit.PopulatedNamespace, *v1alpha1.PopulatedNamespace]{
-		server, populatednamespace.NewKind(), func(t *testing.T) *v1alpha1.PopulatedNamespace {
+		server, population.NewPopulatedKind(), func(t *testing.T) *v1alpha1.PopulatedNamespace {
 			return must(client.PopulatedNamespaces().Create(t.Context(), &v1alpha1.PopulatedNamespace{
 				ObjectMeta: metav1.ObjectMeta{Name: next()}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"},
 			}, metav1.CreateOptions{}))(t)

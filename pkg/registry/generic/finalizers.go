@@ -32,7 +32,7 @@ const partFinalizers = "spec.finalizers"
 
 // Finalizers returns the part that the endpoint finalize owns.
 func Finalizers[T TerminableObject]() Part[T] {
-	return Part[T]{Name: partFinalizers, Copy: func(to, from T) { to.SetSpecFinalizers(from.SpecFinalizers()) }}
+	return Part[T]{Name: partFinalizers, Copy: func(to, from T) { *to.SpecFinalizers() = *from.SpecFinalizers() }}
 }
 
 // Finalize returns the endpoint finalize. A participant removes its own name, and a user who may
@@ -41,7 +41,7 @@ func Finalize[T TerminableObject](checker *authorization.Checker, namespaceOf fu
 	return Endpoint[T]{
 		Owns: []string{partFinalizers},
 		Validate: func(updated, old T) field.ErrorList {
-			return validation.ValidateFinalize(updated.SpecFinalizers(), old.SpecFinalizers())
+			return validation.ValidateFinalize(*updated.SpecFinalizers(), *old.SpecFinalizers())
 		},
 		Authorize: func(ctx context.Context, updated, old T) error {
 			for _, name := range missing(updated, old) {
@@ -71,8 +71,8 @@ func FinalizeAudit[T TerminableObject](updated, old T) map[string]string {
 // missing returns the finalizers of one object that another one does not have.
 func missing(object, from nsinit.Terminable) []string {
 	var names []string
-	for _, name := range from.SpecFinalizers() {
-		if !slices.Contains(object.SpecFinalizers(), name) {
+	for _, name := range *from.SpecFinalizers() {
+		if !slices.Contains(*object.SpecFinalizers(), name) {
 			names = append(names, string(name))
 		}
 	}
@@ -82,13 +82,13 @@ func missing(object, from nsinit.Terminable) []string {
 // injectFinalizer appends "kubernetes" to the spec.finalizers of a new object, unless the creator
 // placed it.
 func injectFinalizer(object nsinit.Terminable) {
-	if finalizers := object.SpecFinalizers(); !slices.Contains(finalizers, nsinit.FinalizerKubernetes) {
-		object.SetSpecFinalizers(append(slices.Clone(finalizers), nsinit.FinalizerKubernetes))
+	if finalizers := object.SpecFinalizers(); !slices.Contains(*finalizers, v1alpha1.FinalizerKubernetes) {
+		*finalizers = append(slices.Clone(*finalizers), v1alpha1.FinalizerKubernetes)
 	}
 }
 
 // shouldDeleteDuringUpdate lets the write that empties spec.finalizers of a deleted object remove
 // it from storage.
 func shouldDeleteDuringUpdate(ctx context.Context, key string, updated, existing runtime.Object) bool {
-	return len(updated.(nsinit.Terminable).SpecFinalizers()) == 0 && genericregistry.ShouldDeleteDuringUpdate(ctx, key, updated, existing)
+	return len(*updated.(nsinit.Terminable).SpecFinalizers()) == 0 && genericregistry.ShouldDeleteDuringUpdate(ctx, key, updated, existing)
 }

@@ -26,8 +26,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacepopulation"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/populatednamespace"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/population"
 )
 
 func lifecycles() *generic.Kind[*nsinit.NamespaceLifecycle] {
@@ -58,8 +57,8 @@ func TestOwners(t *testing.T) {
 	declared := map[string]map[string][]string{}
 	declare(declared, lifecycles())
 	declare(declared, configurations())
-	declare(declared, namespacepopulation.NewKind())
-	declare(declared, populatednamespace.NewKind())
+	declare(declared, population.NewKind())
+	declare(declared, population.NewPopulatedKind())
 	if diff := cmp.Diff(owners, declared); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -76,8 +75,8 @@ func declare[T generic.Object](declared map[string]map[string][]string, kind *ge
 func TestParts(t *testing.T) {
 	testParts(t, lifecycles())
 	testParts(t, configurations())
-	testParts(t, namespacepopulation.NewKind())
-	testParts(t, populatednamespace.NewKind())
+	testParts(t, population.NewKind())
+	testParts(t, population.NewPopulatedKind())
 }
 
 func testParts[T generic.Object](t *testing.T, kind *generic.Kind[T]) {
@@ -128,22 +127,22 @@ func filled[T generic.Object](kind *generic.Kind[T], seed int64) T {
 			*at = metav1.NewMicroTime(time.Unix(int64(c.Uint32()), 0))
 		},
 		// The server derives these four kinds of entries in part.
-		func(entries *[]nsinit.RegisteredInitializerStatus, c randfill.Continue) {
-			*entries = make([]nsinit.RegisteredInitializerStatus, 2)
+		func(entries *[]v1alpha1.RegisteredInitializerStatus, c randfill.Continue) {
+			*entries = make([]v1alpha1.RegisteredInitializerStatus, 2)
 			for i, name := range []string{"a.example.com", "b.example.com"} {
 				c.Fill(&(*entries)[i])
 				(*entries)[i].Name = name
 			}
 		},
-		func(entries *[]nsinit.NamespaceInitializer, c randfill.Continue) {
-			*entries = make([]nsinit.NamespaceInitializer, 2)
+		func(entries *[]v1alpha1.NamespaceInitializer, c randfill.Continue) {
+			*entries = make([]v1alpha1.NamespaceInitializer, 2)
 			for i, name := range []string{"a.example.com", "b.example.com"} {
 				c.Fill(&(*entries)[i])
 				(*entries)[i].Name = name
 			}
 		},
-		func(entries *[]nsinit.InitializerStatus, c randfill.Continue) {
-			*entries = make([]nsinit.InitializerStatus, 2)
+		func(entries *[]v1alpha1.InitializerStatus, c randfill.Continue) {
+			*entries = make([]v1alpha1.InitializerStatus, 2)
 			for i, name := range []string{"a.example.com", "b.example.com"} {
 				c.Fill(&(*entries)[i])
 				(*entries)[i].Name = name

@@ -8,10 +8,8 @@ package generic
 
 import (
 	"context"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -76,11 +74,7 @@ func New[T Object](kind *Kind[T], scheme *runtime.Scheme, getter apiserverregist
 
 // attributes returns the labels and the selectable fields of an object.
 func (k *Kind[T]) attributes(object runtime.Object) (labels.Set, fields.Set, error) {
-	typed, ok := object.(T)
-	if !ok {
-		return nil, nil, fmt.Errorf("expected %T, got %T", k.New(), object)
-	}
-	set := fields.Set{}
+	typed, set := object.(T), fields.Set{}
 	if k.Fields != nil {
 		set = k.Fields(typed)
 	}
@@ -154,13 +148,7 @@ func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateOb
 	if err != nil {
 		return nil, false, err
 	}
-	accessor, err := meta.Accessor(object)
-	if err != nil {
-		return nil, false, apierrors.NewInternalError(err)
-	}
-	if options == nil {
-		options = metav1.NewDeleteOptions(0)
-	}
+	stored := object.(metav1.Object)
 	options = options.DeepCopy()
 	if _, _, err := rest.BeforeDelete(r.store.DeleteStrategy, ctx, object, options); err != nil {
 		return nil, false, err
@@ -168,12 +156,12 @@ func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateOb
 	if options.Preconditions == nil {
 		options.Preconditions = &metav1.Preconditions{}
 	}
-	options.Preconditions.UID = new(accessor.GetUID())
-	if accessor.GetDeletionTimestamp().IsZero() {
+	options.Preconditions.UID = new(stored.GetUID())
+	if stored.GetDeletionTimestamp().IsZero() {
 		terminating, err := r.terminate(ctx, name, validate, options)
 		return terminating, false, err
 	}
-	if finalizers := object.(nsinit.Terminable).SpecFinalizers(); len(finalizers) > 0 {
+	if finalizers := *object.(nsinit.Terminable).SpecFinalizers(); len(finalizers) > 0 {
 		return object, false, nil
 	}
 	return r.store.Delete(ctx, name, validate, options)
@@ -188,10 +176,7 @@ func (r *REST) terminate(ctx context.Context, name string, validate rest.Validat
 				return err
 			}
 		}
-		accessor, err := meta.Accessor(existing)
-		if err != nil {
-			return err
-		}
+		accessor := existing.(metav1.Object)
 		if !accessor.GetDeletionTimestamp().IsZero() {
 			return nil // another request has begun the deletion
 		}

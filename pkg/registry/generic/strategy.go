@@ -91,20 +91,16 @@ func (s *Strategy[T]) Validate(_ context.Context, object runtime.Object) field.E
 // metadata.generation if one that it owns requires it.
 func (s *Strategy[T]) PrepareForUpdate(ctx context.Context, object, oldObject runtime.Object) {
 	updated, old := object.(T), oldObject.DeepCopyObject().(T)
-	var before, after T // which have nothing but the owned parts that count
-	counts := false
+	before, after := s.kind.New().(T), s.kind.New().(T) // which have nothing but the owned parts that count
 	for _, part := range s.kind.Parts {
 		if !s.owns(part) {
 			part.Copy(updated, old)
 		} else if part.Generation {
-			if !counts {
-				before, after, counts = s.kind.New().(T), s.kind.New().(T), true
-			}
 			part.Copy(before, old)
 			part.Copy(after, updated)
 		}
 	}
-	if counts && !equality.Semantic.DeepEqual(before, after) {
+	if !equality.Semantic.DeepEqual(before, after) {
 		updated.SetGeneration(old.GetGeneration() + 1)
 	}
 	if s.endpoint.Prepare != nil {

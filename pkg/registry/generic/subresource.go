@@ -11,7 +11,6 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/audit"
@@ -113,12 +112,8 @@ func (r *PostableREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate(
 
 // Create implements rest.NamedCreater. The body must be the object that the URL names.
 func (r *PostableREST) Create(ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	accessor, err := meta.Accessor(object)
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	if accessor.GetName() != name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%q) does not match the name on the URL (%q)", accessor.GetName(), name))
+	if sent := object.(metav1.Object).GetName(); sent != name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%q) does not match the name on the URL (%q)", sent, name))
 	}
 	var validateUpdate rest.ValidateObjectUpdateFunc
 	if validate != nil {
@@ -136,14 +131,6 @@ func (r *PostableREST) Create(ctx context.Context, name string, object runtime.O
 // keepManagedFields restores managedFields. The handler of a creation makes the sender the manager of
 // every field.
 func keepManagedFields(_ context.Context, updated, old runtime.Object) (runtime.Object, error) {
-	source, err := meta.Accessor(old)
-	if err != nil {
-		return nil, err
-	}
-	target, err := meta.Accessor(updated)
-	if err != nil {
-		return nil, err
-	}
-	target.SetManagedFields(source.GetManagedFields())
+	updated.(metav1.Object).SetManagedFields(old.(metav1.Object).GetManagedFields())
 	return updated, nil
 }

@@ -8,7 +8,6 @@ package generic
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/table"
@@ -42,11 +41,7 @@ func (c *Table[T]) ConvertToTable(_ context.Context, object, options runtime.Obj
 	}
 	var err error
 	result.Rows, err = table.MetaToTableRow(object, func(item runtime.Object, _ metav1.Object, _, age string) ([]any, error) {
-		typed, ok := item.(T)
-		if !ok {
-			return nil, fmt.Errorf("cannot print a %T in this table", item)
-		}
-		return c.Cells(typed, age), nil
+		return c.Cells(item.(T), age), nil
 	})
 	return result, err
 }

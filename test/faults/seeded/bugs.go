@@ -33,8 +33,8 @@ type Bug struct {
 const (
 	lifecyclePackage = "./pkg/controller/lifecycle"
 	storagePackage   = "./pkg/registry/nsinit/namespacelifecycle"
-	planPackage      = "./pkg/admission/plan"
-	readerPackage    = "./pkg/admission/plugin/namespaceinitializers"
+	planPackage      = "./pkg/plan"
+	readerPackage    = "./pkg/admission"
 
 	// ordinary is a fault that leaves the traffic as it is, so that many namespaces open and go.
 	ordinary = "^flapping configurations$"
@@ -74,7 +74,7 @@ func controllerBugs() []Bug {
 func serverBugs() []Bug {
 	return []Bug{
 		{"merge-in-reverse", "configurations are merged in the reverse order of their names", ordinary, "Plan", planPackage, merged},
-		{"participants-forgotten", "the participants of a plan do not hold its NamespaceLifecycle", ordinary, "I4", "./pkg/admission/plugin/namespaceinitializers", admitted},
+		{"participants-forgotten", "the participants of a plan do not hold its NamespaceLifecycle", ordinary, "I4", "./pkg/admission", admitted},
 		{"wrong-turn", "the second of three pending initializers becomes the current one", ordinary, "I2", storagePackage, writes},
 		{"stale-plan", "a plan comes from a read of the configurations that began before the request", ordinary, "Plan", readerPackage, reads},
 		{"no-storage-identity", "a read from a storage that is not the right one counts", "", "I5", readerPackage, reads},

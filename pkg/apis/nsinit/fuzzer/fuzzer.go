@@ -15,7 +15,6 @@ import (
 	runtimeserializer "k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/randfill"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
@@ -23,34 +22,24 @@ import (
 // decoded object has them.
 func Funcs(runtimeserializer.CodecFactory) []any {
 	return []any{
-		func(obj *nsinit.RegisteredInitializer, c randfill.Continue) {
+		func(obj *v1alpha1.RegisteredInitializer, c randfill.Continue) {
 			c.FillNoCustom(obj)
-			if obj.FailurePolicy != nil && obj.TimeoutSeconds == nil {
-				timeout := v1alpha1.DefaultTimeoutSeconds
-				obj.TimeoutSeconds = &timeout
-			}
+			v1alpha1.SetDefaults_RegisteredInitializer(obj)
 		},
-		func(obj *nsinit.NamespacePopulationSpec, c randfill.Continue) {
+		func(obj *v1alpha1.NamespacePopulationSpec, c randfill.Continue) {
 			c.FillNoCustom(obj)
-			if obj.Scope == "" {
-				obj.Scope = nsinit.ScopeNew
-			}
+			v1alpha1.SetDefaults_NamespacePopulationSpec(obj)
 		},
-		func(obj *nsinit.PopulationManifest, c randfill.Continue) {
+		func(obj *v1alpha1.PopulationManifest, c randfill.Continue) {
 			c.FillNoCustom(obj)
-			if obj.DriftPolicy == "" {
-				obj.DriftPolicy = nsinit.DriftIgnore
-			}
-			if obj.PrunePolicy == "" {
-				obj.PrunePolicy = nsinit.PruneDelete
-			}
+			v1alpha1.SetDefaults_PopulationManifest(obj)
 		},
 		// Templates are objects in JSON.
 		func(obj *runtime.RawExtension, c randfill.Continue) {
 			*obj = runtime.RawExtension{Raw: []byte(`{"kind":"` + strconv.Itoa(int(c.Uint32())) + `"}`)}
 		},
 		// Protobuf does not distinguish an empty list from an absent one.
-		func(obj *nsinit.NamespaceInitializers, c randfill.Continue) {
+		func(obj *v1alpha1.NamespaceInitializers, c randfill.Continue) {
 			c.FillNoCustom(obj)
 			if len(obj.Pending) == 0 {
 				obj.Pending = nil

@@ -21,8 +21,8 @@ import (
 // that the condition describes. Tools that wait for a condition compare it with that of the object.
 func TestConditionsHaveObservedGeneration(t *testing.T) {
 	elsewhere := map[string]string{
-		"pkg/admission/plan/degraded.go": "the registry sets it with the generation of the new object",
-		"pkg/cli/status/command.go":      "it prints a condition of a Namespace, which has no such field",
+		"pkg/plan/degraded.go":      "the registry sets it with the generation of the new object",
+		"pkg/cli/status/command.go": "it prints a condition of a Namespace, which has no such field",
 	}
 	checked := 0
 	root := os.DirFS("../../../..")

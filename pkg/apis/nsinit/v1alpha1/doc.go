@@ -16,7 +16,6 @@ SPDX-License-Identifier: Apache-2.0
 // +k8s:openapi-model-package=com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1
 // +k8s:deepcopy-gen=package
 // +k8s:protobuf-gen=package
-// +k8s:conversion-gen=github.com/nsinit/nsinit/pkg/apis/nsinit
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:validation-gen=TypesWithField=TypeMeta
 // +groupName=nsinit.dev

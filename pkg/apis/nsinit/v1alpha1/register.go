@@ -22,7 +22,7 @@ var (
 	// SchemeBuilder collects the functions that register this package's types.
 	SchemeBuilder      runtime.SchemeBuilder
 	localSchemeBuilder = &SchemeBuilder
-	// AddToScheme registers this package's types, defaults, conversions and
+	// AddToScheme registers this package's types, defaults and
 	// declarative validation with a scheme.
 	AddToScheme = localSchemeBuilder.AddToScheme
 )

@@ -328,6 +328,10 @@ type InitializerStatus struct {
 	StalledTime *metav1.MicroTime `json:"stalledTime,omitempty" protobuf:"bytes,8,opt,name=stalledTime"`
 }
 
+// MaxMessageLength is the length, in bytes, of the longest message that an
+// initializer may report.
+const MaxMessageLength = 4096
+
 // InitializerState is the progress of one initializer.
 // +enum
 type InitializerState string

@@ -8,32 +8,16 @@ package validation
 
 import (
 	"fmt"
-	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 )
-
-// ValidateInitializerName returns the problems of the name of an initializer. The name must be
-// fully qualified: a domain name of three or more parts, such as alwayspullimages.kubernetes.io,
-// or a name prefixed with a domain, such as openshift.com/origin.
-func ValidateInitializerName(name string) []string {
-	if strings.Contains(name, "/") {
-		return validation.IsQualifiedName(name)
-	}
-	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return problems
-	}
-	if len(strings.Split(name, ".")) < 3 {
-		return []string{"must be fully qualified: a domain name of three or more parts such as policy.example.com, or a name prefixed with a domain such as example.com/policy"}
-	}
-	return nil
-}
 
 // validateInitializerName reports every problem of a name at its field. The generated validation
 // reports an absent name.
@@ -42,10 +26,22 @@ func validateInitializerName(name string, path *field.Path) field.ErrorList {
 		return nil
 	}
 	var errs field.ErrorList
-	for _, problem := range ValidateInitializerName(name) {
+	for _, problem := range helper.ValidateInitializerName(name) {
 		errs = append(errs, field.Invalid(path, name, problem))
 	}
 	return errs
+}
+
+// validateMeta validates the metadata of an object that is not in a namespace. For a new one, old is nil.
+func validateMeta[T interface {
+	comparable
+	metav1.Object
+}](updated, old T, name apivalidation.ValidateNameFunc) (errs field.ErrorList) {
+	var none T
+	if old != none {
+		errs = apivalidation.ValidateObjectMetaAccessorUpdate(updated, old, field.NewPath("metadata"))
+	}
+	return append(errs, apivalidation.ValidateObjectMetaAccessor(updated, false, name, field.NewPath("metadata"))...)
 }
 
 // validateUID refuses to move an object to another namespace. The generated validation of
@@ -55,9 +51,9 @@ func validateUID(updated, old types.UID) field.ErrorList {
 }
 
 // validateFinalizers checks spec.finalizers: names of participants, each once.
-func validateFinalizers(finalizers []nsinit.FinalizerName, path *field.Path) field.ErrorList {
+func validateFinalizers(finalizers []v1alpha1.FinalizerName, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	seen := sets.New[nsinit.FinalizerName]()
+	seen := sets.New[v1alpha1.FinalizerName]()
 	for i, name := range finalizers {
 		at := path.Index(i)
 		switch {
@@ -65,7 +61,7 @@ func validateFinalizers(finalizers []nsinit.FinalizerName, path *field.Path) fie
 			errs = append(errs, field.Required(at, "name the participant that must act before the object can be removed"))
 		case seen.Has(name):
 			errs = append(errs, field.Duplicate(at, name))
-		case name != nsinit.FinalizerKubernetes:
+		case name != v1alpha1.FinalizerKubernetes:
 			errs = append(errs, validateInitializerName(string(name), at)...)
 		}
 		seen.Insert(name)
@@ -74,11 +70,11 @@ func validateFinalizers(finalizers []nsinit.FinalizerName, path *field.Path) fie
 }
 
 // validateDeadline refuses timeoutSeconds without a failurePolicy.
-func validateDeadline(initializer *nsinit.RegisteredInitializer, path *field.Path) field.ErrorList {
+func validateDeadline(initializer *v1alpha1.RegisteredInitializer, path *field.Path) field.ErrorList {
 	if initializer.FailurePolicy == nil && initializer.TimeoutSeconds != nil {
 		return field.ErrorList{field.Invalid(path.Child("timeoutSeconds"), *initializer.TimeoutSeconds,
 			fmt.Sprintf("takes effect only with a failurePolicy: set failurePolicy to %s or %s, or leave timeoutSeconds out to wait indefinitely",
-				nsinit.Ignore, nsinit.Fail))}
+				v1alpha1.Ignore, v1alpha1.Fail))}
 	}
 	return nil
 }

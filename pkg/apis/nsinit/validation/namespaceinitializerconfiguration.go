@@ -17,9 +17,9 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// ValidateNamespaceInitializerConfiguration validates a configuration, except for its expressions.
-func ValidateNamespaceInitializerConfiguration(configuration *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&configuration.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+// ValidateNamespaceInitializerConfiguration validates a configuration, except for its expressions. For a new one, old is nil.
+func ValidateNamespaceInitializerConfiguration(configuration, old *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
+	errs := validateMeta(configuration, old, apivalidation.NameIsDNSSubdomain)
 	for i, initializer := range configuration.Initializers {
 		path := field.NewPath("initializers").Index(i)
 		errs = append(errs, validateInitializerName(initializer.Name, path.Child("name"))...)
@@ -38,13 +38,6 @@ func ValidateNamespaceInitializerConfiguration(configuration *nsinit.NamespaceIn
 	return append(errs, validateFinalizers(configuration.Spec.Finalizers, field.NewPath("spec", "finalizers"))...)
 }
 
-// ValidateNamespaceInitializerConfigurationUpdate validates a write to an existing configuration
-// through any endpoint, except for its expressions.
-func ValidateNamespaceInitializerConfigurationUpdate(updated, old *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
-	return append(errs, ValidateNamespaceInitializerConfiguration(updated)...)
-}
-
 // ValidateFailOpen refuses the failurePolicy Fail for an initializer that is new to the
 // configuration: until the initializer runs, it would fail every new namespace. For a new
 // configuration, old is nil. An initializer is new if its name is: so is one that was renamed, or
@@ -58,10 +51,10 @@ func ValidateFailOpen(configuration, old *nsinit.NamespaceInitializerConfigurati
 	}
 	var errs field.ErrorList
 	for i, initializer := range configuration.Initializers {
-		if initializer.FailurePolicy != nil && *initializer.FailurePolicy == nsinit.Fail && !known.Has(initializer.Name) {
+		if initializer.FailurePolicy != nil && *initializer.FailurePolicy == v1alpha1.Fail && !known.Has(initializer.Name) {
 			errs = append(errs, field.Forbidden(field.NewPath("initializers").Index(i).Child("failurePolicy"),
 				fmt.Sprintf("%s would fail every new namespace until initializer %q runs: add the initializer with %s or without a failurePolicy, and set %s by a later update once it runs",
-					nsinit.Fail, initializer.Name, nsinit.Ignore, nsinit.Fail)))
+					v1alpha1.Fail, initializer.Name, v1alpha1.Ignore, v1alpha1.Fail)))
 		}
 	}
 	return errs

@@ -17,27 +17,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// MaxMessageLength is the length, in bytes, of the longest message that an
-// initializer may report.
-const MaxMessageLength = 4096
-
-// ValidateNamespaceLifecycle validates a NamespaceLifecycle. Its name must be one that a core
-// Namespace can have.
-func ValidateNamespaceLifecycle(lifecycle *nsinit.NamespaceLifecycle) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&lifecycle.ObjectMeta, false, apivalidation.ValidateNamespaceName, field.NewPath("metadata"))
+// ValidateNamespaceLifecycle validates a write to a NamespaceLifecycle through any endpoint. For a new one, old is nil. Its name must be
+// one that a core Namespace can have. The result of a failed initialization has the name of the initializer that failed, which
+// must have its turn in a new one.
+func ValidateNamespaceLifecycle(lifecycle, old *nsinit.NamespaceLifecycle) field.ErrorList {
+	errs := validateMeta(lifecycle, old, apivalidation.ValidateNamespaceName)
+	if old != nil {
+		errs = append(errs, validateUID(lifecycle.Spec.NamespaceUID, old.Spec.NamespaceUID)...)
+	}
 	spec := field.NewPath("spec")
-	var planned []nsinit.RegisteredInitializer
+	var planned []v1alpha1.RegisteredInitializer
 	for i, entry := range lifecycle.Spec.Plan {
 		planned = append(planned, entry.RegisteredInitializer)
 		path := spec.Child("plan").Index(i)
 		errs = append(errs, validateInitializerName(entry.Name, path.Child("name"))...)
 		errs = append(errs, validateDeadline(&entry.RegisteredInitializer, path)...)
 		errs = append(errs, validateSelected(&entry.RegisteredInitializer, path)...)
-		if slices.ContainsFunc(lifecycle.Spec.Plan[:i], func(other nsinit.PlannedInitializer) bool { return other.Name == entry.Name }) {
+		if slices.ContainsFunc(lifecycle.Spec.Plan[:i], func(other v1alpha1.PlannedInitializer) bool { return other.Name == entry.Name }) {
 			errs = append(errs, field.Duplicate(path.Child("name"), entry.Name))
 		}
 		switch {
@@ -50,16 +49,9 @@ func ValidateNamespaceLifecycle(lifecycle *nsinit.NamespaceLifecycle) field.Erro
 	errs = append(errs, validateOrder(planned, spec.Child("plan"))...)
 	errs = append(errs, validateInitializers(lifecycle, spec.Child("initializers"))...)
 	errs = append(errs, validateFinalizers(lifecycle.Spec.Finalizers, spec.Child("finalizers"))...)
-	return append(errs, validateLifecycleStatus(&lifecycle.Status, field.NewPath("status"))...)
-}
-
-// ValidateNewNamespaceLifecycle validates a NamespaceLifecycle before it is created. The result of a failed initialization has the name of
-// the initializer that failed, which must have its turn.
-func ValidateNewNamespaceLifecycle(lifecycle *nsinit.NamespaceLifecycle) field.ErrorList {
-	errs := ValidateNamespaceLifecycle(lifecycle)
-	if helper.Failure(lifecycle) != nil {
-		path := field.NewPath("spec", "initializers", "failedInitializer")
-		errs = append(errs, validateFailed(lifecycle.Spec.Initializers.FailedInitializer, helper.CurrentInitializers(lifecycle), path)...)
+	errs = append(errs, validateLifecycleStatus(&lifecycle.Status, field.NewPath("status"))...)
+	if old == nil && lifecycle.Failure() != nil {
+		errs = append(errs, validateFailed(lifecycle.Spec.Initializers.FailedInitializer, lifecycle.CurrentInitializers(), spec.Child("initializers", "failedInitializer"))...)
 	}
 	return errs
 }
@@ -76,7 +68,7 @@ func validateInitializers(lifecycle *nsinit.NamespaceLifecycle, path *field.Path
 		if entry.Name == "" {
 			continue // reported by the generated validation
 		}
-		planned := slices.IndexFunc(lifecycle.Spec.Plan, func(p nsinit.PlannedInitializer) bool { return p.Name == entry.Name })
+		planned := slices.IndexFunc(lifecycle.Spec.Plan, func(p v1alpha1.PlannedInitializer) bool { return p.Name == entry.Name })
 		at := path.Child("pending").Index(i).Child("name")
 		switch {
 		case planned < 0:
@@ -91,8 +83,8 @@ func validateInitializers(lifecycle *nsinit.NamespaceLifecycle, path *field.Path
 		switch {
 		case initializers.Result == nil:
 			errs = append(errs, field.Forbidden(at, "may only be set together with result"))
-		case !slices.Contains(helper.Pending(lifecycle), name):
-			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("is not in spec.initializers.pending, which is %q", helper.Pending(lifecycle))))
+		case !slices.Contains(lifecycle.Pending(), name):
+			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("is not in spec.initializers.pending, which is %q", lifecycle.Pending())))
 		}
 	}
 	if result := initializers.Result; result != nil {
@@ -106,22 +98,14 @@ func validateInitializers(lifecycle *nsinit.NamespaceLifecycle, path *field.Path
 	return errs
 }
 
-func validateLifecycleStatus(status *nsinit.NamespaceLifecycleStatus, path *field.Path) field.ErrorList {
+func validateLifecycleStatus(status *v1alpha1.NamespaceLifecycleStatus, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateConditions(status.Conditions, path.Child("conditions"))
 	for i, entry := range status.Initializers {
-		if len(entry.Message) > MaxMessageLength {
-			errs = append(errs, field.TooLong(path.Child("initializers").Index(i).Child("message"), "", MaxMessageLength))
+		if len(entry.Message) > v1alpha1.MaxMessageLength {
+			errs = append(errs, field.TooLong(path.Child("initializers").Index(i).Child("message"), "", v1alpha1.MaxMessageLength))
 		}
 	}
 	return errs
-}
-
-// ValidateNamespaceLifecycleUpdate validates a write to an existing NamespaceLifecycle through any
-// endpoint.
-func ValidateNamespaceLifecycleUpdate(updated, old *nsinit.NamespaceLifecycle) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
-	errs = append(errs, validateUID(updated.Spec.NamespaceUID, old.Spec.NamespaceUID)...)
-	return append(errs, ValidateNamespaceLifecycle(updated)...)
 }
 
 // ValidateInitialize validates a change of spec.initializers: an entry is removed when none of its predecessors is
@@ -129,7 +113,7 @@ func ValidateNamespaceLifecycleUpdate(updated, old *nsinit.NamespaceLifecycle) f
 // that has its turn, and never removed. A complete initialization stays complete.
 func ValidateInitialize(updated, old *nsinit.NamespaceLifecycle) field.ErrorList {
 	path := field.NewPath("spec", "initializers")
-	before, after := helper.Pending(old), helper.Pending(updated)
+	before, after := old.Pending(), updated.Pending()
 	var errs field.ErrorList
 	if len(before) == 0 && len(after) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("pending"), "the initialization is complete, and that is final"))
@@ -155,14 +139,14 @@ func ValidateInitialize(updated, old *nsinit.NamespaceLifecycle) field.ErrorList
 	case oldResult == nil && newResult != nil && len(after) != len(before):
 		errs = append(errs, field.Forbidden(path.Child("result"), "an initializer either fails or removes itself: send one of the two"))
 	case oldResult == nil && newResult != nil:
-		errs = append(errs, validateFailed(updated.Spec.Initializers.FailedInitializer, helper.CurrentInitializers(old), path.Child("failedInitializer"))...)
+		errs = append(errs, validateFailed(updated.Spec.Initializers.FailedInitializer, old.CurrentInitializers(), path.Child("failedInitializer"))...)
 	}
 	return errs
 }
 
 // validateRemoval checks that no removed initializer waits for one that is pending, and that the others stay.
 func validateRemoval(updated, old *nsinit.NamespaceLifecycle, path *field.Path) field.ErrorList {
-	before, after := helper.Pending(old), helper.Pending(updated)
+	before, after := old.Pending(), updated.Pending()
 	kept := slices.DeleteFunc(slices.Clone(before), func(name string) bool { return !slices.Contains(after, name) })
 	if !slices.Equal(kept, after) {
 		return field.ErrorList{field.Invalid(path, after, fmt.Sprintf("entries can only be removed: pending is %q", before))}
@@ -172,7 +156,7 @@ func validateRemoval(updated, old *nsinit.NamespaceLifecycle, path *field.Path) 
 		if slices.Contains(after, name) {
 			continue
 		}
-		if waits := slices.DeleteFunc(helper.Predecessors(old, name), func(p string) bool { return !slices.Contains(after, p) }); len(waits) > 0 {
+		if waits := slices.DeleteFunc(old.Predecessors(name), func(p string) bool { return !slices.Contains(after, p) }); len(waits) > 0 {
 			errs = append(errs, field.Invalid(path, after, fmt.Sprintf("%q waits for %q, and can only be removed after them", name, waits)))
 		}
 	}
@@ -192,8 +176,8 @@ func validateFailed(name string, current []string, path *field.Path) field.Error
 
 // ValidateFinalize validates a change of spec.finalizers: the remaining names keep their order.
 // Authorization decides who can add names.
-func ValidateFinalize(updated, old []nsinit.FinalizerName) field.ErrorList {
-	var kept []nsinit.FinalizerName
+func ValidateFinalize(updated, old []v1alpha1.FinalizerName) field.ErrorList {
+	var kept []v1alpha1.FinalizerName
 	for _, name := range updated {
 		if slices.Contains(old, name) {
 			kept = append(kept, name)

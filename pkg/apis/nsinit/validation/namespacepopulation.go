@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
 // maxManifestsSize is the size of the manifests of a population in bytes. etcd refuses larger objects, with an error that names no field.
@@ -22,10 +23,7 @@ const maxManifestsSize = 1 << 20
 // ValidateNamespacePopulation validates a population, except for its expressions. For a new one,
 // old is nil. The name must be a valid value of a label.
 func ValidateNamespacePopulation(updated, old *nsinit.NamespacePopulation) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&updated.ObjectMeta, false, apivalidation.NameIsDNSLabel, field.NewPath("metadata"))
-	if old != nil {
-		errs = append(errs, apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))...)
-	}
+	errs := validateMeta(updated, old, apivalidation.NameIsDNSLabel)
 	for i, manifest := range updated.Spec.Manifests {
 		for _, problem := range utilvalidation.IsDNS1123Label(manifest.Name) {
 			if manifest.Name != "" { // reported by the generated validation
@@ -37,9 +35,9 @@ func ValidateNamespacePopulation(updated, old *nsinit.NamespacePopulation) field
 		errs = append(errs, &field.Error{Type: field.ErrorTypeTooLong, Field: "spec.manifests", BadValue: field.OmitValueType{},
 			Detail: fmt.Sprintf("the manifests have %d bytes in total, and may have at most %d: distribute them over several populations", size, maxManifestsSize)})
 	}
-	if spec := &updated.Spec; spec.Rollout != "" && spec.Scope != nsinit.ScopeAll {
+	if spec := &updated.Spec; spec.Rollout != "" && spec.Scope != v1alpha1.ScopeAll {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "rollout"),
-			fmt.Sprintf("it is %q, and needs scope %s: with scope %q, namespaces that exist already get nothing; remove rollout or change scope", spec.Rollout, nsinit.ScopeAll, spec.Scope)))
+			fmt.Sprintf("it is %q, and needs scope %s: with scope %q, namespaces that exist already get nothing; remove rollout or change scope", spec.Rollout, v1alpha1.ScopeAll, spec.Scope)))
 	}
 	return errs
 }
@@ -54,9 +52,8 @@ func sizeOf(population *nsinit.NamespacePopulation) (size int) {
 
 // ValidatePopulatedNamespace validates a PopulatedNamespace. For a new one, old is nil.
 func ValidatePopulatedNamespace(updated, old *nsinit.PopulatedNamespace) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&updated.ObjectMeta, false, apivalidation.ValidateNamespaceName, field.NewPath("metadata"))
+	errs := validateMeta(updated, old, apivalidation.ValidateNamespaceName)
 	if old != nil {
-		errs = append(errs, apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))...)
 		errs = append(errs, validateUID(updated.Spec.NamespaceUID, old.Spec.NamespaceUID)...)
 	}
 	return errs

@@ -12,14 +12,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
-	"github.com/nsinit/nsinit/pkg/order"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/pkg/plan/order"
 )
 
 // validateOrder checks that initializers name others that can act before them. The built-in initializer may be named:
 // all others wait for it in any case.
-func validateOrder(initializers []nsinit.RegisteredInitializer, path *field.Path) field.ErrorList {
+func validateOrder(initializers []v1alpha1.RegisteredInitializer, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	var entries []order.Entry
 	for i, initializer := range initializers {
@@ -33,7 +33,7 @@ func validateOrder(initializers []nsinit.RegisteredInitializer, path *field.Path
 				errs = append(errs, field.Invalid(at, name, "an initializer cannot wait for itself: remove the name"))
 				continue
 			}
-			for _, problem := range ValidateInitializerName(name) {
+			for _, problem := range helper.ValidateInitializerName(name) {
 				errs = append(errs, field.Invalid(at, name, problem))
 			}
 		}

@@ -16,30 +16,30 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-func after(names ...string) *nsinit.InitializerOrdering {
-	return &nsinit.InitializerOrdering{After: names}
+func after(names ...string) *v1alpha1.InitializerOrdering {
+	return &v1alpha1.InitializerOrdering{After: names}
 }
 
 // TestValidateOrder: the same rules hold for a configuration and for a plan.
 func TestValidateOrder(t *testing.T) {
 	const a, b, c = "a.example.com", "b.example.com", "c.example.com"
 	for name, test := range map[string]struct {
-		orderings [3]*nsinit.InitializerOrdering
+		orderings [3]*v1alpha1.InitializerOrdering
 		want      expected
 		message   string
 	}{
 		"none":              {},
-		"immediately":       {orderings: [3]*nsinit.InitializerOrdering{after(), after(), after()}},
-		"after a later one": {orderings: [3]*nsinit.InitializerOrdering{after(c), after(), after()}},
-		"after another configuration's, and the built-in one": {orderings: [3]*nsinit.InitializerOrdering{0: after("x.example.com", v1alpha1.InitializerLifecycle)}},
-		"wrong names": {orderings: [3]*nsinit.InitializerOrdering{1: after("x", a, "")},
+		"immediately":       {orderings: [3]*v1alpha1.InitializerOrdering{after(), after(), after()}},
+		"after a later one": {orderings: [3]*v1alpha1.InitializerOrdering{after(c), after(), after()}},
+		"after another configuration's, and the built-in one": {orderings: [3]*v1alpha1.InitializerOrdering{0: after("x.example.com", v1alpha1.InitializerLifecycle)}},
+		"wrong names": {orderings: [3]*v1alpha1.InitializerOrdering{1: after("x", a, "")},
 			want: expected{"[1].ordering.after[0]": field.ErrorTypeInvalid, "[1].ordering.after[2]": field.ErrorTypeInvalid}},
-		"itself": {orderings: [3]*nsinit.InitializerOrdering{1: after(b)}, want: expected{"[1].ordering.after[0]": field.ErrorTypeInvalid},
+		"itself": {orderings: [3]*v1alpha1.InitializerOrdering{1: after(b)}, want: expected{"[1].ordering.after[0]": field.ErrorTypeInvalid},
 			message: `"b.example.com": an initializer cannot wait for itself: remove the name`},
-		"a cycle": {orderings: [3]*nsinit.InitializerOrdering{after(c), after(), after(b, a)}, want: expected{"[0].ordering.after": field.ErrorTypeInvalid},
+		"a cycle": {orderings: [3]*v1alpha1.InitializerOrdering{after(c), after(), after(b, a)}, want: expected{"[0].ordering.after": field.ErrorTypeInvalid},
 			message: `["c.example.com"]: the initializers wait for each other: "a.example.com" waits for "c.example.com", "c.example.com" waits for "a.example.com": ` +
 				`remove one of these names, or set ordering of an initializer that has none`},
-		"a cycle with one that has no ordering": {orderings: [3]*nsinit.InitializerOrdering{after(b)}, want: expected{"[0].ordering.after": field.ErrorTypeInvalid},
+		"a cycle with one that has no ordering": {orderings: [3]*v1alpha1.InitializerOrdering{after(b)}, want: expected{"[0].ordering.after": field.ErrorTypeInvalid},
 			message: `["b.example.com"]: the initializers wait for each other: "a.example.com" waits for "b.example.com", "b.example.com" has no ordering and so waits for "a.example.com": ` +
 				`remove one of these names, or set ordering of an initializer that has none`},
 	} {
@@ -47,11 +47,11 @@ func TestValidateOrder(t *testing.T) {
 			registered := configuration(func(c *nsinit.NamespaceInitializerConfiguration) { c.Initializers = nil })
 			planned := record(func(r *nsinit.NamespaceLifecycle) { r.Spec.Initializers = nil })
 			for i, name := range []string{a, b, c} {
-				registered.Initializers = append(registered.Initializers, nsinit.RegisteredInitializer{Name: name, Ordering: test.orderings[i]})
+				registered.Initializers = append(registered.Initializers, v1alpha1.RegisteredInitializer{Name: name, Ordering: test.orderings[i]})
 				planned.Spec.Plan[i].Ordering = test.orderings[i]
 			}
 			for path, errs := range map[string]field.ErrorList{
-				"initializers": ValidateNamespaceInitializerConfiguration(registered), "spec.plan": ValidateNamespaceLifecycle(planned),
+				"initializers": ValidateNamespaceInitializerConfiguration(registered, nil), "spec.plan": ValidateNamespaceLifecycle(planned, nil),
 			} {
 				want := expected{}
 				for field, kind := range test.want {
@@ -69,13 +69,13 @@ func TestValidateOrder(t *testing.T) {
 // TestValidateParallel: any initializer that waits for no pending one can leave or fail.
 func TestValidateParallel(t *testing.T) {
 	const a, b, c, list, failure = "a.example.com", "b.example.com", "c.example.com", "spec.initializers.pending", "spec.initializers.failedInitializer"
-	failing := func(name string, names ...string) *nsinit.NamespaceInitializers {
+	failing := func(name string, names ...string) *v1alpha1.NamespaceInitializers {
 		initializers := failed(names...)
 		initializers.FailedInitializer = name
 		return initializers
 	}
 	for name, test := range map[string]struct {
-		old, updated *nsinit.NamespaceInitializers
+		old, updated *v1alpha1.NamespaceInitializers
 		want         expected
 	}{
 		"the first leaves":                   {pending(a, b, c), pending(b, c), nil},
@@ -91,7 +91,7 @@ func TestValidateParallel(t *testing.T) {
 		"another one failed":                 {failing(a, a, b, c), failing(b, a, b, c), expected{failure: field.ErrorTypeForbidden}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			with := func(initializers *nsinit.NamespaceInitializers) *nsinit.NamespaceLifecycle {
+			with := func(initializers *v1alpha1.NamespaceInitializers) *nsinit.NamespaceLifecycle {
 				return record(func(r *nsinit.NamespaceLifecycle) {
 					r.Spec.Plan[0].Ordering, r.Spec.Plan[1].Ordering, r.Spec.Initializers = after(), after(), initializers
 				})

@@ -13,11 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
 // validateSelection checks how an initializer selects namespaces, except for its expressions. The generated validation
 // reports absent and duplicate names.
-func validateSelection(initializer *nsinit.RegisteredInitializer, path *field.Path) field.ErrorList {
+func validateSelection(initializer *v1alpha1.RegisteredInitializer, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, condition := range initializer.MatchConditions {
 		if condition.Name == "" {
@@ -57,7 +58,7 @@ func ValidateExpressions(configuration, old *nsinit.NamespaceInitializerConfigur
 }
 
 // validateSelected refuses a plan that selects namespaces: it belongs to one, for which the selection was evaluated.
-func validateSelected(planned *nsinit.RegisteredInitializer, path *field.Path) field.ErrorList {
+func validateSelected(planned *v1alpha1.RegisteredInitializer, path *field.Path) field.ErrorList {
 	const reason = "a plan selects no namespaces: leave it out"
 	var errs field.ErrorList
 	if len(planned.MatchConditions) > 0 {

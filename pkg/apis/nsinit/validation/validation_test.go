@@ -19,28 +19,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-func TestValidateInitializerName(t *testing.T) {
-	tests := map[string]bool{
-		"alwayspullimages.kubernetes.io": true,
-		"openshift.com/origin":           true,
-		"a.b.c":                          true,
-		"unqualified":                    false,
-		"two.parts":                      false,
-		"":                               false,
-		"Upper.example.com":              false,
-		"a..example.com":                 false,
-		"example.com/":                   false,
-		"/origin":                        false,
-		"a b.example.com":                false,
-		"example.com/a/b":                false,
-	}
-	for name, want := range tests {
-		if problems := ValidateInitializerName(name); (len(problems) == 0) != want {
-			t.Errorf("ValidateInitializerName(%q) = %q", name, problems)
-		}
-	}
-}
-
 // expected is a set of errors by type and field.
 type expected map[string]field.ErrorType
 
@@ -63,22 +41,22 @@ func checkErrors(t *testing.T, got field.ErrorList, want expected) {
 func configuration(change func(*nsinit.NamespaceInitializerConfiguration)) *nsinit.NamespaceInitializerConfiguration {
 	c := &nsinit.NamespaceInitializerConfiguration{
 		ObjectMeta:   metav1.ObjectMeta{Name: "c"},
-		Initializers: []nsinit.RegisteredInitializer{{Name: "a.example.com"}, {Name: "openshift.com/origin", Finalizer: true}},
-		Spec:         nsinit.NamespaceInitializerConfigurationSpec{Finalizers: []nsinit.FinalizerName{"kubernetes"}},
+		Initializers: []v1alpha1.RegisteredInitializer{{Name: "a.example.com"}, {Name: "openshift.com/origin", Finalizer: true}},
+		Spec:         v1alpha1.NamespaceInitializerConfigurationSpec{Finalizers: []v1alpha1.FinalizerName{"kubernetes"}},
 	}
 	change(c)
 	return c
 }
 
 func TestValidateNamespaceInitializerConfiguration(t *testing.T) {
-	ignore, seconds := nsinit.Ignore, int32(3)
+	ignore, seconds := v1alpha1.Ignore, int32(3)
 	tests := map[string]struct {
 		change func(*nsinit.NamespaceInitializerConfiguration)
 		want   expected
 	}{
 		"valid": {func(*nsinit.NamespaceInitializerConfiguration) {}, nil},
 		"the KEP's shape alone": {func(c *nsinit.NamespaceInitializerConfiguration) {
-			c.Spec = nsinit.NamespaceInitializerConfigurationSpec{}
+			c.Spec = v1alpha1.NamespaceInitializerConfigurationSpec{}
 		}, nil},
 		"a deadline": {func(c *nsinit.NamespaceInitializerConfiguration) {
 			c.Initializers[0].FailurePolicy, c.Initializers[0].TimeoutSeconds = &ignore, &seconds
@@ -92,20 +70,20 @@ func TestValidateNamespaceInitializerConfiguration(t *testing.T) {
 		"a deadline without policy": {func(c *nsinit.NamespaceInitializerConfiguration) { c.Initializers[0].TimeoutSeconds = &seconds },
 			expected{"initializers[0].timeoutSeconds": field.ErrorTypeInvalid}},
 		"finalizers": {func(c *nsinit.NamespaceInitializerConfiguration) {
-			c.Spec.Finalizers = []nsinit.FinalizerName{"kubernetes", "kubernetes", "", "x"}
+			c.Spec.Finalizers = []v1alpha1.FinalizerName{"kubernetes", "kubernetes", "", "x"}
 		}, expected{"spec.finalizers[1]": field.ErrorTypeDuplicate, "spec.finalizers[2]": field.ErrorTypeRequired, "spec.finalizers[3]": field.ErrorTypeInvalid}},
 		"a selection": {func(c *nsinit.NamespaceInitializerConfiguration) {
-			c.Initializers[0].MatchConditions = []nsinit.MatchCondition{{Name: "team-a", Expression: "true"}, {Name: "example.com/team-b", Expression: "true"}}
+			c.Initializers[0].MatchConditions = []v1alpha1.MatchCondition{{Name: "team-a", Expression: "true"}, {Name: "example.com/team-b", Expression: "true"}}
 			c.Initializers[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 		}, nil},
 		"the content is held": {func(c *nsinit.NamespaceInitializerConfiguration) {
-			c.Initializers[1].Holds = new(nsinit.HoldContent)
+			c.Initializers[1].Holds = new(v1alpha1.HoldContent)
 		}, nil},
 		"the content is held by no participant": {func(c *nsinit.NamespaceInitializerConfiguration) {
-			c.Initializers[0].Holds = new(nsinit.HoldContent)
+			c.Initializers[0].Holds = new(v1alpha1.HoldContent)
 		}, expected{"initializers[0].holds": field.ErrorTypeInvalid}},
 		"the name of a condition": {func(c *nsinit.NamespaceInitializerConfiguration) {
-			c.Initializers[1].MatchConditions = []nsinit.MatchCondition{{Name: "a", Expression: "true"}, {Name: "a b", Expression: "true"}, {Expression: "true"}}
+			c.Initializers[1].MatchConditions = []v1alpha1.MatchCondition{{Name: "a", Expression: "true"}, {Name: "a b", Expression: "true"}, {Expression: "true"}}
 		}, expected{"initializers[1].matchConditions[1].name": field.ErrorTypeInvalid}},
 		"a selector": {func(c *nsinit.NamespaceInitializerConfiguration) {
 			c.Initializers[1].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
@@ -115,37 +93,37 @@ func TestValidateNamespaceInitializerConfiguration(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			checkErrors(t, ValidateNamespaceInitializerConfiguration(configuration(test.change)), test.want)
+			checkErrors(t, ValidateNamespaceInitializerConfiguration(configuration(test.change), nil), test.want)
 		})
 	}
 }
 
 func record(change func(*nsinit.NamespaceLifecycle)) *nsinit.NamespaceLifecycle {
-	plan := func(name string) nsinit.PlannedInitializer {
-		return nsinit.PlannedInitializer{RegisteredInitializer: nsinit.RegisteredInitializer{Name: name}, Configuration: &nsinit.ConfigurationReference{Name: "c"}}
+	plan := func(name string) v1alpha1.PlannedInitializer {
+		return v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: name}, Configuration: &v1alpha1.ConfigurationReference{Name: "c"}}
 	}
 	r := &nsinit.NamespaceLifecycle{
 		ObjectMeta: metav1.ObjectMeta{Name: "ns"},
-		Spec: nsinit.NamespaceLifecycleSpec{
+		Spec: v1alpha1.NamespaceLifecycleSpec{
 			NamespaceUID: "u",
-			Plan:         []nsinit.PlannedInitializer{plan("a.example.com"), plan("b.example.com"), plan("c.example.com")},
+			Plan:         []v1alpha1.PlannedInitializer{plan("a.example.com"), plan("b.example.com"), plan("c.example.com")},
 			Initializers: pending("a.example.com", "b.example.com", "c.example.com"),
-			Finalizers:   []nsinit.FinalizerName{"kubernetes"},
+			Finalizers:   []v1alpha1.FinalizerName{"kubernetes"},
 		},
 	}
 	change(r)
 	return r
 }
 
-func pending(names ...string) *nsinit.NamespaceInitializers {
-	p := &nsinit.NamespaceInitializers{}
+func pending(names ...string) *v1alpha1.NamespaceInitializers {
+	p := &v1alpha1.NamespaceInitializers{}
 	for _, name := range names {
-		p.Pending = append(p.Pending, nsinit.NamespaceInitializer{Name: name})
+		p.Pending = append(p.Pending, v1alpha1.NamespaceInitializer{Name: name})
 	}
 	return p
 }
 
-func failed(names ...string) *nsinit.NamespaceInitializers {
+func failed(names ...string) *v1alpha1.NamespaceInitializers {
 	p := pending(names...)
 	p.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}
 	if len(names) > 0 {
@@ -173,7 +151,7 @@ func TestValidateNamespaceLifecycle(t *testing.T) {
 		"a duplicate in the plan": {func(r *nsinit.NamespaceLifecycle) { r.Spec.Plan[1].Name = "a.example.com"; r.Spec.Initializers = nil },
 			expected{"spec.plan[1].name": field.ErrorTypeDuplicate}},
 		"a plan with a selection": {func(r *nsinit.NamespaceLifecycle) {
-			r.Spec.Plan[0].MatchConditions, r.Spec.Plan[0].NamespaceSelector = []nsinit.MatchCondition{{Name: "a", Expression: "true"}}, &metav1.LabelSelector{}
+			r.Spec.Plan[0].MatchConditions, r.Spec.Plan[0].NamespaceSelector = []v1alpha1.MatchCondition{{Name: "a", Expression: "true"}}, &metav1.LabelSelector{}
 		}, expected{"spec.plan[0].matchConditions": field.ErrorTypeForbidden, "spec.plan[0].namespaceSelector": field.ErrorTypeForbidden}},
 		"a deadline without policy": {func(r *nsinit.NamespaceLifecycle) { r.Spec.Plan[0].TimeoutSeconds = &seconds },
 			expected{"spec.plan[0].timeoutSeconds": field.ErrorTypeInvalid}},
@@ -190,12 +168,12 @@ func TestValidateNamespaceLifecycle(t *testing.T) {
 			r.Spec.Initializers.FailedInitializer = "b.example.com"
 		}, expected{"spec.initializers.failedInitializer": field.ErrorTypeInvalid}},
 		"a message without end": {func(r *nsinit.NamespaceLifecycle) {
-			r.Status.Initializers = []nsinit.InitializerStatus{{Name: "a.example.com", Message: strings.Repeat("x", MaxMessageLength+1)}}
+			r.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "a.example.com", Message: strings.Repeat("x", v1alpha1.MaxMessageLength+1)}}
 		}, expected{"status.initializers[0].message": field.ErrorTypeTooLong}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			checkErrors(t, ValidateNamespaceLifecycle(record(test.change)), test.want)
+			checkErrors(t, ValidateNamespaceLifecycle(record(test.change), nil), test.want)
 		})
 	}
 }
@@ -205,7 +183,7 @@ func TestValidateInitialize(t *testing.T) {
 	list := "spec.initializers.pending"
 	result := "spec.initializers.result"
 	tests := map[string]struct {
-		old, updated *nsinit.NamespaceInitializers
+		old, updated *v1alpha1.NamespaceInitializers
 		want         expected
 	}{
 		"nothing changes":                    {pending(a, b), pending(a, b), nil},
@@ -237,7 +215,7 @@ func TestValidateInitialize(t *testing.T) {
 }
 
 func TestValidateFinalize(t *testing.T) {
-	type names = []nsinit.FinalizerName
+	type names = []v1alpha1.FinalizerName
 	tests := map[string]struct {
 		old, updated names
 		want         expected
@@ -267,7 +245,7 @@ func TestPopulationSize(t *testing.T) {
 	} {
 		population := &nsinit.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p", ResourceVersion: "1"}}
 		for i, text := range test.sizes {
-			population.Spec.Manifests = append(population.Spec.Manifests, nsinit.PopulationManifest{Name: fmt.Sprint("m", i), Template: runtime.RawExtension{Raw: []byte(text)}})
+			population.Spec.Manifests = append(population.Spec.Manifests, v1alpha1.PopulationManifest{Name: fmt.Sprint("m", i), Template: runtime.RawExtension{Raw: []byte(text)}})
 		}
 		got := ""
 		if errs := ValidateNamespacePopulation(population, nil); len(errs) > 0 {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
 
@@ -22,9 +23,9 @@ import (
 func TestExpressions(t *testing.T) {
 	const valid, broken = `"team-a" in creatorGroups`, `creatorGroup.exists(g, g == "team-a")`
 	of := func(expressions ...string) *nsinit.NamespaceInitializerConfiguration {
-		c := &nsinit.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "c", ResourceVersion: "1"}, Initializers: []nsinit.RegisteredInitializer{{Name: "a.example.com"}}}
+		c := &nsinit.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "c", ResourceVersion: "1"}, Initializers: []v1alpha1.RegisteredInitializer{{Name: "a.example.com"}}}
 		for i, expression := range expressions {
-			c.Initializers[0].MatchConditions = append(c.Initializers[0].MatchConditions, nsinit.MatchCondition{Name: string(rune('a' + i)), Expression: expression})
+			c.Initializers[0].MatchConditions = append(c.Initializers[0].MatchConditions, v1alpha1.MatchCondition{Name: string(rune('a' + i)), Expression: expression})
 		}
 		return c
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/expressions"
@@ -43,23 +44,18 @@ func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.
 			"finalize": generic.Finalize(checker, func(configuration) string { return "" }),
 		},
 		Create: func(_ context.Context, c configuration) {
-			c.Status = nsinit.NamespaceInitializerConfigurationStatus{Phase: nsinit.ConfigurationActive, Conditions: generic.NotObserved(c, "nsinit-controller-manager")}
+			c.Status = v1alpha1.NamespaceInitializerConfigurationStatus{Phase: v1alpha1.ConfigurationActive, Conditions: generic.NotObserved(c, "nsinit-controller-manager")}
 		},
 		Validate:  validate(expressions.NewSelection()),
 		Fields:    func(c configuration) fields.Set { return fields.Set{"status.phase": string(c.Status.Phase)} },
-		Terminate: func(c configuration) { c.Status.Phase = nsinit.ConfigurationTerminating },
+		Terminate: func(c configuration) { c.Status.Phase = v1alpha1.ConfigurationTerminating },
 		Table:     newTable(),
 	}
 }
 
 func validate(selection *expressions.Selection) func(updated, old configuration) field.ErrorList {
 	return func(updated, old configuration) field.ErrorList {
-		var errs field.ErrorList
-		if old == nil {
-			errs = validation.ValidateNamespaceInitializerConfiguration(updated)
-		} else {
-			errs = validation.ValidateNamespaceInitializerConfigurationUpdate(updated, old)
-		}
+		errs := validation.ValidateNamespaceInitializerConfiguration(updated, old)
 		errs = append(errs, validation.ValidateExpressions(updated, old, selection.Check)...)
 		return append(errs, validation.ValidateFailOpen(updated, old)...)
 	}

@@ -14,11 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
@@ -40,7 +37,7 @@ func status(checker *authorization.Checker, clock clock.PassiveClock) generic.En
 			return entries, registered
 		},
 		Prepare: func(ctx context.Context, updated, old configuration) {
-			mergeEntries(updated, old, metav1.NewMicroTime(clock.Now()), reporter(ctx))
+			mergeEntries(updated, old, metav1.NewMicroTime(clock.Now()), generic.UserOf(ctx))
 		},
 		Authorize: authorizeStatus(checker),
 	}
@@ -50,10 +47,10 @@ func status(checker *authorization.Checker, clock clock.PassiveClock) generic.En
 // entry whose reportTime the client changed is a report. It sets the time of the server, the reporter
 // and the condition Served, and changes nothing else in the entry.
 func mergeEntries(updated, old configuration, now metav1.MicroTime, user string) {
-	var entries []nsinit.RegisteredInitializerStatus
+	var entries []v1alpha1.RegisteredInitializerStatus
 	for _, initializer := range updated.Initializers {
-		sent, stored := helper.RegistrationStatus(updated, initializer.Name), helper.RegistrationStatus(old, initializer.Name)
-		entry := nsinit.RegisteredInitializerStatus{Name: initializer.Name}
+		sent, stored := updated.RegistrationStatus(initializer.Name), old.RegistrationStatus(initializer.Name)
+		entry := v1alpha1.RegisteredInitializerStatus{Name: initializer.Name}
 		if stored != nil {
 			entry = *stored.DeepCopy()
 		}
@@ -79,8 +76,8 @@ func mergeEntries(updated, old configuration, now metav1.MicroTime, user string)
 // dropUnregistered drops the entries of initializers that are no longer registered. An initializer
 // that is registered again later starts anew.
 func dropUnregistered(updated configuration) {
-	updated.Status.Initializers = slices.DeleteFunc(slices.Clone(updated.Status.Initializers), func(entry nsinit.RegisteredInitializerStatus) bool {
-		return !slices.ContainsFunc(updated.Initializers, func(i nsinit.RegisteredInitializer) bool { return i.Name == entry.Name })
+	updated.Status.Initializers = slices.DeleteFunc(slices.Clone(updated.Status.Initializers), func(entry v1alpha1.RegisteredInitializerStatus) bool {
+		return !slices.ContainsFunc(updated.Initializers, func(i v1alpha1.RegisteredInitializer) bool { return i.Name == entry.Name })
 	})
 }
 
@@ -89,18 +86,10 @@ func copyReporters(to, from configuration) {
 	for i := range to.Status.Initializers {
 		entry := &to.Status.Initializers[i]
 		entry.Reporter = ""
-		if stored := helper.RegistrationStatus(from, entry.Name); stored != nil {
+		if stored := from.RegistrationStatus(entry.Name); stored != nil {
 			entry.Reporter = stored.Reporter
 		}
 	}
-}
-
-// reporter returns the name of the user that a request comes from.
-func reporter(ctx context.Context) string {
-	if user, ok := genericapirequest.UserFrom(ctx); ok {
-		return user.GetName()
-	}
-	return ""
 }
 
 // authorizeStatus returns the authorization of the endpoint status: a user reports for the initializers
@@ -109,9 +98,9 @@ func authorizeStatus(checker *authorization.Checker) func(ctx context.Context, u
 	return func(ctx context.Context, updated, old configuration) error {
 		others := updated.DeepCopy().Status
 		for i := range others.Initializers {
-			entry, stored := &others.Initializers[i], helper.RegistrationStatus(old, others.Initializers[i].Name)
+			entry, stored := &others.Initializers[i], old.RegistrationStatus(others.Initializers[i].Name)
 			if stored == nil {
-				stored = &nsinit.RegisteredInitializerStatus{Name: entry.Name}
+				stored = &v1alpha1.RegisteredInitializerStatus{Name: entry.Name}
 			}
 			if entry.ReportTime.Equal(stored.ReportTime) {
 				continue
@@ -121,7 +110,7 @@ func authorizeStatus(checker *authorization.Checker) func(ctx context.Context, u
 			}
 			*entry = *stored
 		}
-		others.Initializers = slices.DeleteFunc(others.Initializers, func(entry nsinit.RegisteredInitializerStatus) bool {
+		others.Initializers = slices.DeleteFunc(others.Initializers, func(entry v1alpha1.RegisteredInitializerStatus) bool {
 			return entry.ReportTime == nil && len(entry.Conditions) == 0
 		})
 		if !equality.Semantic.DeepEqual(others, old.Status) {

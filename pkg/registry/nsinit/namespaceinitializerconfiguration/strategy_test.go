@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
 
@@ -25,10 +26,10 @@ func TestFailOnCreate(t *testing.T) {
 		return generic.NewStrategy(NewKind(nil, clock.RealClock{}), endpoint, runtime.NewScheme())
 	}
 	strategy := strategyOf("")
-	of := func(policies ...nsinit.FailurePolicyType) *nsinit.NamespaceInitializerConfiguration {
+	of := func(policies ...v1alpha1.FailurePolicyType) *nsinit.NamespaceInitializerConfiguration {
 		c := &nsinit.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "c", ResourceVersion: "1"}}
 		for i, policy := range policies {
-			initializer := nsinit.RegisteredInitializer{Name: string(rune('a'+i)) + ".example.com"}
+			initializer := v1alpha1.RegisteredInitializer{Name: string(rune('a'+i)) + ".example.com"}
 			if policy != "" {
 				seconds := int32(5)
 				initializer.FailurePolicy, initializer.TimeoutSeconds = &policy, &seconds
@@ -42,9 +43,9 @@ func TestFailOnCreate(t *testing.T) {
 		want          string
 	}{
 		"waiting":           {of("", ""), ""},
-		"fail-open":         {of(nsinit.Ignore, ""), ""},
-		"fail-closed":       {of(nsinit.Fail), "initializers[0].failurePolicy"},
-		"one of them fails": {of("", nsinit.Ignore, nsinit.Fail), "initializers[2].failurePolicy"},
+		"fail-open":         {of(v1alpha1.Ignore, ""), ""},
+		"fail-closed":       {of(v1alpha1.Fail), "initializers[0].failurePolicy"},
+		"one of them fails": {of("", v1alpha1.Ignore, v1alpha1.Fail), "initializers[2].failurePolicy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			errs := strategy.Validate(t.Context(), test.configuration)
@@ -61,26 +62,26 @@ func TestFailOnCreate(t *testing.T) {
 			case test.want != "" && (len(errs) != 1 || errs[0].Field != test.want || errs[0].Type != field.ErrorTypeForbidden):
 				t.Errorf("an update that adds them: %v, want one for %s", errs, test.want)
 			}
-			if errs := strategy.ValidateUpdate(t.Context(), test.configuration, of("", nsinit.Fail, nsinit.Ignore)); len(errs) > 0 {
+			if errs := strategy.ValidateUpdate(t.Context(), test.configuration, of("", v1alpha1.Fail, v1alpha1.Ignore)); len(errs) > 0 {
 				t.Errorf("an update of known initializers: %v", errs)
 			}
 		})
 	}
-	renamed := of(nsinit.Fail)
+	renamed := of(v1alpha1.Fail)
 	renamed.Initializers[0].Name = "renamed.example.com"
-	if errs := strategy.ValidateUpdate(t.Context(), renamed, of(nsinit.Fail)); len(errs) != 1 || errs[0].Field != "initializers[0].failurePolicy" {
+	if errs := strategy.ValidateUpdate(t.Context(), renamed, of(v1alpha1.Fail)); len(errs) != 1 || errs[0].Field != "initializers[0].failurePolicy" {
 		t.Errorf("an initializer under another name: %v", errs)
 	}
-	moved := of(nsinit.Ignore, nsinit.Fail)
+	moved := of(v1alpha1.Ignore, v1alpha1.Fail)
 	moved.Initializers = moved.Initializers[1:]
-	if errs := strategy.ValidateUpdate(t.Context(), moved, of("", nsinit.Fail)); len(errs) > 0 {
+	if errs := strategy.ValidateUpdate(t.Context(), moved, of("", v1alpha1.Fail)); len(errs) > 0 {
 		t.Errorf("an initializer in another place: %v", errs)
 	}
 	for name, endpoint := range map[string]interface {
 		ValidateUpdate(context.Context, runtime.Object, runtime.Object) field.ErrorList
 	}{"status": strategyOf("status"), "finalize": strategyOf("finalize")} {
-		if errs := endpoint.ValidateUpdate(t.Context(), of(nsinit.Fail), of(nsinit.Fail)); len(errs) > 0 {
-			t.Errorf("%s of a configuration with %s: %v", name, nsinit.Fail, errs)
+		if errs := endpoint.ValidateUpdate(t.Context(), of(v1alpha1.Fail), of(v1alpha1.Fail)); len(errs) > 0 {
+			t.Errorf("%s of a configuration with %s: %v", name, v1alpha1.Fail, errs)
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
@@ -49,7 +48,7 @@ func newTable() *generic.Table[*nsinit.NamespaceInitializerConfiguration] {
 func served(c *nsinit.NamespaceInitializerConfiguration) string {
 	count := 0
 	for _, initializer := range c.Initializers {
-		if entry := helper.RegistrationStatus(c, initializer.Name); entry != nil && meta.IsStatusConditionTrue(entry.Conditions, v1alpha1.ConditionServed) {
+		if entry := c.RegistrationStatus(initializer.Name); entry != nil && meta.IsStatusConditionTrue(entry.Conditions, v1alpha1.ConditionServed) {
 			count++
 		}
 	}

@@ -24,10 +24,10 @@ func TestServedColumn(t *testing.T) {
 	for name, status := range map[string]metav1.ConditionStatus{
 		"a.example.com": metav1.ConditionTrue, "b.example.com": metav1.ConditionFalse, "c.example.com": metav1.ConditionUnknown, "d.example.com": metav1.ConditionTrue,
 	} {
-		c.Initializers = append(c.Initializers, nsinit.RegisteredInitializer{Name: name})
-		c.Status.Initializers = append(c.Status.Initializers, nsinit.RegisteredInitializerStatus{Name: name, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionServed, Status: status}}})
+		c.Initializers = append(c.Initializers, v1alpha1.RegisteredInitializer{Name: name})
+		c.Status.Initializers = append(c.Status.Initializers, v1alpha1.RegisteredInitializerStatus{Name: name, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionServed, Status: status}}})
 	}
-	c.Initializers = append(c.Initializers, nsinit.RegisteredInitializer{Name: "new.example.com"})
+	c.Initializers = append(c.Initializers, v1alpha1.RegisteredInitializer{Name: "new.example.com"})
 	if got := served(c); got != "2/5" {
 		t.Errorf("the column has %s", got)
 	}

@@ -22,8 +22,8 @@ import (
 func TestPlanDegraded(t *testing.T) {
 	record := planOf("a", "b")
 	degraded := metav1.Condition{Type: v1alpha1.ConditionPlanDegraded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonExpressionFailed, Message: "no such key"}
-	record.Status = nsinit.NamespaceLifecycleStatus{
-		Phase:      nsinit.LifecycleActive,
+	record.Status = v1alpha1.NamespaceLifecycleStatus{
+		Phase:      v1alpha1.LifecycleActive,
 		Conditions: []metav1.Condition{degraded, {Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue}},
 	}
 	begin(record, at(3), "controller")
@@ -36,7 +36,7 @@ func TestPlanDegraded(t *testing.T) {
 		}
 	}
 	check("begin", record)
-	if record.Status.Phase != nsinit.LifecycleInitializing || meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ConditionStalled) != nil {
+	if record.Status.Phase != v1alpha1.LifecycleInitializing || meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ConditionStalled) != nil {
 		t.Errorf("the status that was sent is kept: %+v", record.Status)
 	}
 	change(record, at(5), "hook-a", "b")

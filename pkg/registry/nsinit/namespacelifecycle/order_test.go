@@ -25,7 +25,7 @@ import (
 func parallelPlan(last string, names ...string) *nsinit.NamespaceLifecycle {
 	record := planOf(append(names, last)...)
 	for i := range names {
-		record.Spec.Plan[i].Ordering = &nsinit.InitializerOrdering{}
+		record.Spec.Plan[i].Ordering = &v1alpha1.InitializerOrdering{}
 	}
 	return record
 }
@@ -37,7 +37,7 @@ func messageOf(record *nsinit.NamespaceLifecycle, condition string) string {
 // TestParallelTurns: each turn begins and ends on its own, and has its own deadline.
 func TestParallelTurns(t *testing.T) {
 	record := parallelPlan("c", "a", "b")
-	ignore, seconds := nsinit.Ignore, int32(7)
+	ignore, seconds := v1alpha1.Ignore, int32(7)
 	for i := range record.Spec.Plan {
 		record.Spec.Plan[i].FailurePolicy, record.Spec.Plan[i].TimeoutSeconds = &ignore, &seconds
 	}
@@ -47,10 +47,10 @@ func TestParallelTurns(t *testing.T) {
 		t.Errorf("after b, it is the turn of %q", currentOf(record))
 	}
 	change(record, at(5), "hook-a", "c")
-	want := []nsinit.InitializerStatus{
-		{Name: "a", State: nsinit.InitializerDone, StartTime: micro(0), EndTime: micro(5), Deadline: micro(7), LastActor: "hook-a"},
-		{Name: "b", State: nsinit.InitializerDone, StartTime: micro(0), EndTime: micro(3), Deadline: micro(7), LastActor: "hook-b"},
-		{Name: "c", State: nsinit.InitializerRunning, StartTime: micro(5), Deadline: micro(12)},
+	want := []v1alpha1.InitializerStatus{
+		{Name: "a", State: v1alpha1.InitializerDone, StartTime: micro(0), EndTime: micro(5), Deadline: micro(7), LastActor: "hook-a"},
+		{Name: "b", State: v1alpha1.InitializerDone, StartTime: micro(0), EndTime: micro(3), Deadline: micro(7), LastActor: "hook-b"},
+		{Name: "c", State: v1alpha1.InitializerRunning, StartTime: micro(5), Deadline: micro(12)},
 	}
 	if diff := cmp.Diff(want, record.Status.Initializers); diff != "" || currentOf(record) != "c" {
 		t.Errorf("it is the turn of %q, initializers (-want +got):\n%s", currentOf(record), diff)
@@ -60,7 +60,7 @@ func TestParallelTurns(t *testing.T) {
 // TestWaitingMessage: the message names several initializers, their deadlines and reports, and stays readable.
 func TestWaitingMessage(t *testing.T) {
 	const since = " since 2026-01-01T00:00:00Z"
-	fail, seconds := nsinit.Fail, int32(60)
+	fail, seconds := v1alpha1.Fail, int32(60)
 	var many []string
 	for i := range 9 {
 		many = append(many, fmt.Sprint("i", i))
@@ -84,7 +84,7 @@ func TestWaitingMessage(t *testing.T) {
 		}, want: `waiting for initializers "a", "b", "c" (1 of 4)` + since + `; "a" until 2026-01-01T00:01:00Z, when the initialization fails and the namespace is deleted: zone not ready; ` +
 			`"c": ` + strings.Repeat("é", maxReport/2) + "..."},
 		"the oldest turn": {record: parallelPlan("d", "a", "b"), change: func(r *nsinit.NamespaceLifecycle) {
-			r.Spec.Plan[0].Ordering.After, r.Spec.Plan[2].Ordering = []string{"d"}, &nsinit.InitializerOrdering{}
+			r.Spec.Plan[0].Ordering.After, r.Spec.Plan[2].Ordering = []string{"d"}, &v1alpha1.InitializerOrdering{}
 			begin(r, at(0), "")
 			change(r, at(5), "d", "a", "b")
 		}, want: `waiting for initializers "a", "b" (2 of 3)` + since},
@@ -107,10 +107,10 @@ func TestParallelFailure(t *testing.T) {
 	begin(record, at(0), "")
 	record.Spec.Initializers.Result, record.Spec.Initializers.FailedInitializer = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}, "b"
 	settle(record, at(1), "hook-b")
-	want := []nsinit.InitializerStatus{
-		{Name: "a", State: nsinit.InitializerRunning, StartTime: micro(0)},
-		{Name: "b", State: nsinit.InitializerFailed, StartTime: micro(0), EndTime: micro(1), Message: "no", LastActor: "hook-b"},
-		{Name: "c", State: nsinit.InitializerWaiting},
+	want := []v1alpha1.InitializerStatus{
+		{Name: "a", State: v1alpha1.InitializerRunning, StartTime: micro(0)},
+		{Name: "b", State: v1alpha1.InitializerFailed, StartTime: micro(0), EndTime: micro(1), Message: "no", LastActor: "hook-b"},
+		{Name: "c", State: v1alpha1.InitializerWaiting},
 	}
 	if diff := cmp.Diff(want, record.Status.Initializers); diff != "" || currentOf(record) != "" {
 		t.Errorf("it is the turn of %q, initializers (-want +got):\n%s", currentOf(record), diff)
@@ -153,9 +153,9 @@ func TestParallelStall(t *testing.T) {
 func TestParallelRepair(t *testing.T) {
 	record := parallelPlan("e", "a", "b", "c", "d")
 	for i, timeout := range []int32{5, 7200, 5, 5} {
-		record.Spec.Plan[i].FailurePolicy, record.Spec.Plan[i].TimeoutSeconds = new(nsinit.Ignore), &timeout
+		record.Spec.Plan[i].FailurePolicy, record.Spec.Plan[i].TimeoutSeconds = new(v1alpha1.Ignore), &timeout
 	}
-	*record.Spec.Plan[2].FailurePolicy = nsinit.Fail
+	*record.Spec.Plan[2].FailurePolicy = v1alpha1.Fail
 	begin(record, at(0), "")
 	Repair(record, at(3600), time.Minute)
 	if currentOf(record) != "b c" || strings.Join(record.Spec.Skipped, " ") != "a d" {

@@ -15,10 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	v1alpha1helper "github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
@@ -26,15 +24,15 @@ import (
 // one have their turn. Of the status that it has, only the condition PlanDegraded is kept, which admission has set.
 func begin(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 	degraded := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionPlanDegraded)
-	lifecycle.Status = nsinit.NamespaceLifecycleStatus{}
+	lifecycle.Status = v1alpha1.NamespaceLifecycleStatus{}
 	if degraded != nil {
 		degraded.LastTransitionTime = metav1.NewTime(now)
 		lifecycle.Status.Conditions = []metav1.Condition{*degraded}
 	}
 	for _, planned := range lifecycle.Spec.Plan {
-		lifecycle.Status.Initializers = append(lifecycle.Status.Initializers, nsinit.InitializerStatus{
+		lifecycle.Status.Initializers = append(lifecycle.Status.Initializers, v1alpha1.InitializerStatus{
 			Name:  planned.Name,
-			State: nsinit.InitializerWaiting,
+			State: v1alpha1.InitializerWaiting,
 		})
 	}
 	settle(lifecycle, now, actor)
@@ -44,7 +42,7 @@ func begin(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 // It does not change entries of initializers that have ended. A condition that stays, such as PlanDegraded, describes the new
 // generation, too: kubectl wait ignores conditions of an earlier one.
 func settle(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
-	current := helper.CurrentInitializers(lifecycle)
+	current := lifecycle.CurrentInitializers()
 	for i := range lifecycle.Status.Initializers {
 		settleEntry(lifecycle, &lifecycle.Status.Initializers[i], current, now, actor)
 	}
@@ -59,7 +57,7 @@ func settle(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 const neverInitialized = "never had its turn: the namespace was deleted before"
 
 // settleEntry derives the state of one initializer. Its turn begins now if it is current and has not begun before.
-func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *nsinit.InitializerStatus, current []string, now time.Time, actor string) {
+func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *v1alpha1.InitializerStatus, current []string, now time.Time, actor string) {
 	if entry.EndTime != nil {
 		return
 	}
@@ -73,44 +71,44 @@ func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *nsinit.Initializer
 	}
 	stamp := metav1.NewMicroTime(now)
 	switch {
-	case !slices.Contains(helper.Pending(lifecycle), entry.Name):
+	case !slices.Contains(lifecycle.Pending(), entry.Name):
 		entry.EndTime, entry.LastActor = &stamp, actor
 		if slices.Contains(lifecycle.Spec.Skipped, entry.Name) {
-			entry.State, entry.Message = nsinit.InitializerSkipped, skippedMessage(entry, now)
+			entry.State, entry.Message = v1alpha1.InitializerSkipped, skippedMessage(entry, now)
 		} else {
-			entry.State, entry.Message = nsinit.InitializerDone, "" // the error of an earlier try
+			entry.State, entry.Message = v1alpha1.InitializerDone, "" // the error of an earlier try
 		}
-	case helper.FailedInitializer(lifecycle) == entry.Name:
-		entry.State, entry.EndTime, entry.LastActor = nsinit.InitializerFailed, &stamp, actor
-		entry.Message = helper.Failure(lifecycle).Message
+	case lifecycle.FailedInitializer() == entry.Name:
+		entry.State, entry.EndTime, entry.LastActor = v1alpha1.InitializerFailed, &stamp, actor
+		entry.Message = lifecycle.Failure().Message
 	case entry.StartTime == nil && slices.Contains(current, entry.Name):
-		entry.State, entry.StartTime = nsinit.InitializerRunning, &stamp
-		entry.Deadline = deadline(helper.Planned(lifecycle, entry.Name), entry)
+		entry.State, entry.StartTime = v1alpha1.InitializerRunning, &stamp
+		entry.Deadline = deadline(lifecycle.Planned(entry.Name), entry)
 	}
 }
 
 // settlePhase derives the phase, the current initializers and the conditions.
 func settlePhase(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
-	pending, failed := helper.Pending(lifecycle), helper.Failure(lifecycle)
+	pending, failed := lifecycle.Pending(), lifecycle.Failure()
 	lifecycle.Status.CurrentInitializers = nil
 	switch {
 	case lifecycle.DeletionTimestamp != nil:
-		lifecycle.Status.Phase = nsinit.LifecycleTerminating
+		lifecycle.Status.Phase = v1alpha1.LifecycleTerminating
 		message := "the namespace is being deleted"
 		if failed != nil {
-			message += fmt.Sprintf(": initializer %q failed: %s", helper.FailedInitializer(lifecycle), failed.Message)
+			message += fmt.Sprintf(": initializer %q failed: %s", lifecycle.FailedInitializer(), failed.Message)
 		}
 		setConditions(lifecycle, now, metav1.ConditionFalse, v1alpha1.ReasonTerminating, message)
 	case failed != nil:
-		lifecycle.Status.Phase = nsinit.LifecycleInitializing
+		lifecycle.Status.Phase = v1alpha1.LifecycleInitializing
 		setConditions(lifecycle, now, metav1.ConditionTrue, v1alpha1.ReasonFailed,
-			fmt.Sprintf("initializer %q failed: %s; nsinit deletes the namespace", helper.FailedInitializer(lifecycle), failed.Message))
+			fmt.Sprintf("initializer %q failed: %s; nsinit deletes the namespace", lifecycle.FailedInitializer(), failed.Message))
 	case len(pending) > 0:
-		lifecycle.Status.Phase = nsinit.LifecycleInitializing
-		lifecycle.Status.CurrentInitializers = helper.CurrentInitializers(lifecycle)
+		lifecycle.Status.Phase = v1alpha1.LifecycleInitializing
+		lifecycle.Status.CurrentInitializers = lifecycle.CurrentInitializers()
 		setConditions(lifecycle, now, metav1.ConditionTrue, v1alpha1.ReasonPending, waitingMessage(lifecycle))
 	default:
-		lifecycle.Status.Phase = nsinit.LifecycleActive
+		lifecycle.Status.Phase = v1alpha1.LifecycleActive
 		message := "every initializer is done"
 		switch {
 		case len(lifecycle.Spec.Plan) == 0:
@@ -142,7 +140,7 @@ func setConditions(lifecycle *nsinit.NamespaceLifecycle, now time.Time, initiali
 // settleStalled derives the condition Stalled. It is True while the turn of a current initializer is stalled, and after the
 // initialization failed: tools that wait for Ready need not wait longer. The end of a turn ends its stall.
 func settleStalled(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
-	var stalled []*nsinit.InitializerStatus
+	var stalled []*v1alpha1.InitializerStatus
 	for i := range lifecycle.Status.Initializers {
 		entry := &lifecycle.Status.Initializers[i]
 		if !slices.Contains(lifecycle.Status.CurrentInitializers, entry.Name) {
@@ -154,21 +152,21 @@ func settleStalled(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
 	}
 	condition := metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now), ObservedGeneration: lifecycle.Generation}
 	before := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionStalled)
-	switch failed := helper.Failure(lifecycle); {
+	switch failed := lifecycle.Failure(); {
 	case failed != nil:
-		condition.Reason, condition.Message = v1alpha1.ReasonFailed, fmt.Sprintf("initializer %q failed: %s", helper.FailedInitializer(lifecycle), failed.Message)
+		condition.Reason, condition.Message = v1alpha1.ReasonFailed, fmt.Sprintf("initializer %q failed: %s", lifecycle.FailedInitializer(), failed.Message)
 	case len(stalled) > 0:
 		condition.Reason, condition.Message = v1alpha1.ReasonTurnTooLong, stalledMessage(stalled)
 	case before == nil || before.Status == metav1.ConditionFalse:
 		return
 	default:
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonTurnEnded, v1alpha1helper.TurnEnded
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonTurnEnded, helper.TurnEnded
 	}
 	meta.SetStatusCondition(&lifecycle.Status.Conditions, condition)
 }
 
 // stalledMessage names the stalled initializers, and how to continue.
-func stalledMessage(stalled []*nsinit.InitializerStatus) string {
+func stalledMessage(stalled []*v1alpha1.InitializerStatus) string {
 	text, whose := "", "it"
 	for i, entry := range stalled[:min(maxNamed, len(stalled))] {
 		since := entry.StartTime.UTC().Format(time.RFC3339)
@@ -185,7 +183,7 @@ func stalledMessage(stalled []*nsinit.InitializerStatus) string {
 }
 
 // deadline returns when the failurePolicy of an initializer takes effect, or nil if it has none, or no turn.
-func deadline(planned *nsinit.PlannedInitializer, entry *nsinit.InitializerStatus) *metav1.MicroTime {
+func deadline(planned *v1alpha1.PlannedInitializer, entry *v1alpha1.InitializerStatus) *metav1.MicroTime {
 	if planned == nil || planned.FailurePolicy == nil || planned.TimeoutSeconds == nil || entry == nil || entry.StartTime == nil {
 		return nil
 	}
@@ -193,7 +191,7 @@ func deadline(planned *nsinit.PlannedInitializer, entry *nsinit.InitializerStatu
 }
 
 // skippedMessage returns why an initializer was skipped, and what it last reported.
-func skippedMessage(entry *nsinit.InitializerStatus, now time.Time) string {
+func skippedMessage(entry *v1alpha1.InitializerStatus, now time.Time) string {
 	why := "skipped before it was done"
 	if entry.Deadline != nil && !now.Before(entry.Deadline.Time) {
 		why = fmt.Sprintf("skipped at its deadline, after %s", entry.Deadline.Sub(entry.StartTime.Time))
@@ -201,7 +199,7 @@ func skippedMessage(entry *nsinit.InitializerStatus, now time.Time) string {
 	if entry.Message == "" {
 		return why
 	}
-	if room := validation.MaxMessageLength - len(why) - len("; last report: "); len(entry.Message) > room {
+	if room := v1alpha1.MaxMessageLength - len(why) - len("; last report: "); len(entry.Message) > room {
 		return why
 	}
 	return why + "; last report: " + entry.Message
@@ -214,7 +212,7 @@ func normalize(lifecycle *nsinit.NamespaceLifecycle) {
 	switch {
 	case initializers == nil:
 	case initializers.Result != nil:
-		initializers.Result.Message = printable.Shorten(printable.Lines(initializers.Result.Message), validation.MaxMessageLength)
+		initializers.Result.Message = printable.Shorten(printable.Lines(initializers.Result.Message), v1alpha1.MaxMessageLength)
 	case len(initializers.Pending) == 0:
 		lifecycle.Spec.Initializers = nil
 	}

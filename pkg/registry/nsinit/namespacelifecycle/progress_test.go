@@ -18,14 +18,13 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 func planOf(names ...string) *nsinit.NamespaceLifecycle {
 	record := &nsinit.NamespaceLifecycle{}
 	for _, name := range names {
-		record.Spec.Plan = append(record.Spec.Plan, nsinit.PlannedInitializer{RegisteredInitializer: nsinit.RegisteredInitializer{Name: name}})
+		record.Spec.Plan = append(record.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: name}})
 	}
 	setPending(record, names...)
 	return record
@@ -35,9 +34,9 @@ func setPending(record *nsinit.NamespaceLifecycle, names ...string) {
 	record.Spec.Initializers = nil
 	for _, name := range names {
 		if record.Spec.Initializers == nil {
-			record.Spec.Initializers = &nsinit.NamespaceInitializers{}
+			record.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
 		}
-		record.Spec.Initializers.Pending = append(record.Spec.Initializers.Pending, nsinit.NamespaceInitializer{Name: name})
+		record.Spec.Initializers.Pending = append(record.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: name})
 	}
 }
 
@@ -73,10 +72,10 @@ func conditions(record *nsinit.NamespaceLifecycle) [2]string {
 
 func TestProgress(t *testing.T) {
 	record := planOf("a", "b")
-	seconds, ignore := int32(7), nsinit.Ignore
+	seconds, ignore := int32(7), v1alpha1.Ignore
 	record.Spec.Plan[1].FailurePolicy, record.Spec.Plan[1].TimeoutSeconds = &ignore, &seconds
 
-	check := func(step string, phase nsinit.LifecyclePhase, current string, said [2]string, entries ...nsinit.InitializerStatus) {
+	check := func(step string, phase v1alpha1.LifecyclePhase, current string, said [2]string, entries ...v1alpha1.InitializerStatus) {
 		t.Helper()
 		if record.Status.Phase != phase || currentOf(record) != current {
 			t.Errorf("%s: phase %q, current %q", step, record.Status.Phase, currentOf(record))
@@ -91,30 +90,30 @@ func TestProgress(t *testing.T) {
 	waits := [2]string{"True/InitializersPending", "False/InitializersPending"}
 
 	begin(record, at(0), "controller")
-	check("begin", nsinit.LifecycleInitializing, "a", waits,
-		nsinit.InitializerStatus{Name: "a", State: nsinit.InitializerRunning, StartTime: micro(0)},
-		nsinit.InitializerStatus{Name: "b", State: nsinit.InitializerWaiting})
+	check("begin", v1alpha1.LifecycleInitializing, "a", waits,
+		v1alpha1.InitializerStatus{Name: "a", State: v1alpha1.InitializerRunning, StartTime: micro(0)},
+		v1alpha1.InitializerStatus{Name: "b", State: v1alpha1.InitializerWaiting})
 
 	record.Status.Initializers[0].Message = "no quota yet"
 	change(record, at(10), "hook-a", "b")
-	check("a is done", nsinit.LifecycleInitializing, "b", waits,
-		nsinit.InitializerStatus{Name: "a", State: nsinit.InitializerDone, StartTime: micro(0), EndTime: micro(10), LastActor: "hook-a"},
-		nsinit.InitializerStatus{Name: "b", State: nsinit.InitializerRunning, StartTime: micro(10), Deadline: micro(17)})
+	check("a is done", v1alpha1.LifecycleInitializing, "b", waits,
+		v1alpha1.InitializerStatus{Name: "a", State: v1alpha1.InitializerDone, StartTime: micro(0), EndTime: micro(10), LastActor: "hook-a"},
+		v1alpha1.InitializerStatus{Name: "b", State: v1alpha1.InitializerRunning, StartTime: micro(10), Deadline: micro(17)})
 
 	change(record, at(12), "another", "b")
-	check("nothing changes", nsinit.LifecycleInitializing, "b", waits,
-		nsinit.InitializerStatus{Name: "a", State: nsinit.InitializerDone, StartTime: micro(0), EndTime: micro(10), LastActor: "hook-a"},
-		nsinit.InitializerStatus{Name: "b", State: nsinit.InitializerRunning, StartTime: micro(10), Deadline: micro(17)})
+	check("nothing changes", v1alpha1.LifecycleInitializing, "b", waits,
+		v1alpha1.InitializerStatus{Name: "a", State: v1alpha1.InitializerDone, StartTime: micro(0), EndTime: micro(10), LastActor: "hook-a"},
+		v1alpha1.InitializerStatus{Name: "b", State: v1alpha1.InitializerRunning, StartTime: micro(10), Deadline: micro(17)})
 
 	change(record, at(15), "hook-b")
-	check("b is done", nsinit.LifecycleActive, "", [2]string{"False/Initialized", "True/Initialized"},
-		nsinit.InitializerStatus{Name: "a", State: nsinit.InitializerDone, StartTime: micro(0), EndTime: micro(10), LastActor: "hook-a"},
-		nsinit.InitializerStatus{Name: "b", State: nsinit.InitializerDone, StartTime: micro(10), EndTime: micro(15), Deadline: micro(17), LastActor: "hook-b"})
+	check("b is done", v1alpha1.LifecycleActive, "", [2]string{"False/Initialized", "True/Initialized"},
+		v1alpha1.InitializerStatus{Name: "a", State: v1alpha1.InitializerDone, StartTime: micro(0), EndTime: micro(10), LastActor: "hook-a"},
+		v1alpha1.InitializerStatus{Name: "b", State: v1alpha1.InitializerDone, StartTime: micro(10), EndTime: micro(15), Deadline: micro(17), LastActor: "hook-b"})
 
 	deleted := metav1.NewTime(at(20))
 	record.DeletionTimestamp = &deleted
 	settle(record, at(20), "")
-	if record.Status.Phase != nsinit.LifecycleTerminating {
+	if record.Status.Phase != v1alpha1.LifecycleTerminating {
 		t.Errorf("deletion: phase %q", record.Status.Phase)
 	}
 	if diff := cmp.Diff([2]string{"False/Terminating", "False/Terminating"}, conditions(record)); diff != "" {
@@ -124,7 +123,7 @@ func TestProgress(t *testing.T) {
 
 // TestMessage: one sentence says whose turn it is, since when and until when.
 func TestMessage(t *testing.T) {
-	ignore, fail, seconds := nsinit.Ignore, nsinit.Fail, int32(600)
+	ignore, fail, seconds := v1alpha1.Ignore, v1alpha1.Fail, int32(600)
 	for name, test := range map[string]struct {
 		pending []string
 		change  func(*nsinit.NamespaceLifecycle)
@@ -159,9 +158,9 @@ func TestProgressOfFailure(t *testing.T) {
 	begin(record, at(0), "controller")
 	record.Spec.Initializers.Result, record.Spec.Initializers.FailedInitializer = &metav1.Status{Status: metav1.StatusFailure, Message: "no quota left"}, "a"
 	settle(record, at(5), "hook-a")
-	want := []nsinit.InitializerStatus{
-		{Name: "a", State: nsinit.InitializerFailed, StartTime: micro(0), EndTime: micro(5), Message: "no quota left", LastActor: "hook-a"},
-		{Name: "b", State: nsinit.InitializerWaiting},
+	want := []v1alpha1.InitializerStatus{
+		{Name: "a", State: v1alpha1.InitializerFailed, StartTime: micro(0), EndTime: micro(5), Message: "no quota left", LastActor: "hook-a"},
+		{Name: "b", State: v1alpha1.InitializerWaiting},
 	}
 	if diff := cmp.Diff(want, record.Status.Initializers); diff != "" {
 		t.Errorf("initializers (-want +got):\n%s", diff)
@@ -183,12 +182,12 @@ func TestProgressWhileTerminating(t *testing.T) {
 	if currentOf(record) != "" {
 		t.Errorf("it is still the turn of %q", currentOf(record))
 	}
-	if record.Status.Phase != nsinit.LifecycleTerminating {
+	if record.Status.Phase != v1alpha1.LifecycleTerminating {
 		t.Errorf("phase is %q", record.Status.Phase)
 	}
-	want := []nsinit.InitializerStatus{
-		{Name: "a", State: nsinit.InitializerRunning, StartTime: micro(0)},
-		{Name: "b", State: nsinit.InitializerWaiting, Message: neverInitialized},
+	want := []v1alpha1.InitializerStatus{
+		{Name: "a", State: v1alpha1.InitializerRunning, StartTime: micro(0)},
+		{Name: "b", State: v1alpha1.InitializerWaiting, Message: neverInitialized},
 	}
 	if diff := cmp.Diff(want, record.Status.Initializers); diff != "" {
 		t.Errorf("initializers (-want +got):\n%s", diff)
@@ -206,7 +205,7 @@ func TestSkipped(t *testing.T) {
 	}{
 		"at its deadline":                {true, 7, "half way", "skipped at its deadline, after 7s" + said},
 		"at its deadline, with no word":  {true, 8, "", "skipped at its deadline, after 7s"},
-		"at its deadline, after a novel": {true, 8, strings.Repeat("x", validation.MaxMessageLength), "skipped at its deadline, after 7s"},
+		"at its deadline, after a novel": {true, 8, strings.Repeat("x", v1alpha1.MaxMessageLength), "skipped at its deadline, after 7s"},
 		"before its deadline":            {true, 6, "half way", "skipped before it was done" + said},
 		"without a deadline":             {false, 600, "half way", "skipped before it was done" + said},
 	}
@@ -214,7 +213,7 @@ func TestSkipped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			record := planOf("a", "b")
 			if test.policy {
-				seconds, ignore := int32(7), nsinit.Ignore
+				seconds, ignore := int32(7), v1alpha1.Ignore
 				record.Spec.Plan[0].FailurePolicy, record.Spec.Plan[0].TimeoutSeconds = &ignore, &seconds
 			}
 			begin(record, at(0), "controller")
@@ -222,7 +221,7 @@ func TestSkipped(t *testing.T) {
 			record.Spec.Skipped = []string{"a"}
 			change(record, at(test.at), "controller", "b")
 			entry := record.Status.Initializers[0]
-			if entry.State != nsinit.InitializerSkipped || entry.LastActor != "controller" || entry.Message != test.want {
+			if entry.State != v1alpha1.InitializerSkipped || entry.LastActor != "controller" || entry.Message != test.want {
 				t.Errorf("the entry is %+v, want the message %q", entry, test.want)
 			}
 			if currentOf(record) != "b" || !record.Status.Initializers[1].StartTime.Time.Equal(at(test.at)) {
@@ -311,26 +310,26 @@ func TestRepair(t *testing.T) {
 	const bound = 10 * time.Minute
 	drift := int(timing.MaxClockSkew / time.Second)
 	tests := map[string]struct {
-		policy  nsinit.FailurePolicyType
+		policy  v1alpha1.FailurePolicyType
 		seconds int32
 		change  func(*nsinit.NamespaceLifecycle)
 		bound   time.Duration
 		at      int
 		want    bool
 	}{
-		"long past":                    {policy: nsinit.Ignore, seconds: 5, bound: bound, at: 601 + drift, want: true},
-		"the clocks may differ":        {policy: nsinit.Ignore, seconds: 5, bound: bound, at: 599 + drift},
-		"its own deadline is not past": {policy: nsinit.Ignore, seconds: 3600, bound: bound, at: 3599 + drift},
-		"its own deadline is past":     {policy: nsinit.Ignore, seconds: 3600, bound: bound, at: 3601 + drift, want: true},
-		"it must not be dropped":       {policy: nsinit.Fail, seconds: 5, bound: bound, at: 10000},
+		"long past":                    {policy: v1alpha1.Ignore, seconds: 5, bound: bound, at: 601 + drift, want: true},
+		"the clocks may differ":        {policy: v1alpha1.Ignore, seconds: 5, bound: bound, at: 599 + drift},
+		"its own deadline is not past": {policy: v1alpha1.Ignore, seconds: 3600, bound: bound, at: 3599 + drift},
+		"its own deadline is past":     {policy: v1alpha1.Ignore, seconds: 3600, bound: bound, at: 3601 + drift, want: true},
+		"it must not be dropped":       {policy: v1alpha1.Fail, seconds: 5, bound: bound, at: 10000},
 		"it has no deadline":           {bound: bound, at: 10000},
-		"repair is turned off":         {policy: nsinit.Ignore, seconds: 5, at: 10000},
-		"the record is being deleted":  {policy: nsinit.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) { now := metav1.NewTime(at(1)); r.DeletionTimestamp = &now }},
-		"the initialization failed": {policy: nsinit.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) {
+		"repair is turned off":         {policy: v1alpha1.Ignore, seconds: 5, at: 10000},
+		"the record is being deleted":  {policy: v1alpha1.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) { now := metav1.NewTime(at(1)); r.DeletionTimestamp = &now }},
+		"the initialization failed": {policy: v1alpha1.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) {
 			r.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure}
 		}},
-		"the initialization is complete":   {policy: nsinit.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) { change(r, at(2), "hook-a") }},
-		"it is the turn of the second one": {policy: nsinit.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) { change(r, at(9999), "hook-a", "b") }},
+		"the initialization is complete":   {policy: v1alpha1.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) { change(r, at(2), "hook-a") }},
+		"it is the turn of the second one": {policy: v1alpha1.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) { change(r, at(9999), "hook-a", "b") }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -355,7 +354,7 @@ func TestRepair(t *testing.T) {
 				}
 				return
 			}
-			if currentOf(record) != "b" || !slices.Equal(record.Spec.Skipped, []string{"a"}) || record.Status.Initializers[0].State != nsinit.InitializerSkipped {
+			if currentOf(record) != "b" || !slices.Equal(record.Spec.Skipped, []string{"a"}) || record.Status.Initializers[0].State != v1alpha1.InitializerSkipped {
 				t.Errorf("current %q, skipped %q, entry %+v", currentOf(record), record.Spec.Skipped, record.Status.Initializers[0])
 			}
 		})

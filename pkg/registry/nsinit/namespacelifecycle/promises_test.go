@@ -17,7 +17,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
@@ -38,21 +37,21 @@ func names(changes map[string]func()) []string {
 	return all
 }
 
-func planned(name string) nsinit.PlannedInitializer {
-	return nsinit.PlannedInitializer{RegisteredInitializer: nsinit.RegisteredInitializer{Name: name}}
+func planned(name string) v1alpha1.PlannedInitializer {
+	return v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: name}}
 }
 
 func forgeries(t *rapid.T, r *nsinit.NamespaceLifecycle) map[string]func() {
 	setPending := func(names ...string) {
 		if r.Spec.Initializers == nil {
-			r.Spec.Initializers = &nsinit.NamespaceInitializers{}
+			r.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
 		}
 		r.Spec.Initializers.Pending = nil
 		for _, name := range names {
-			r.Spec.Initializers.Pending = append(r.Spec.Initializers.Pending, nsinit.NamespaceInitializer{Name: name})
+			r.Spec.Initializers.Pending = append(r.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: name})
 		}
 	}
-	pending := helper.Pending(r)
+	pending := r.Pending()
 	name := func() string { return rapid.SampledFrom(initializers()).Draw(t, "name") }
 	without := func(removed ...string) []string {
 		return slices.DeleteFunc(slices.Clone(pending), func(name string) bool { return slices.Contains(removed, name) })
@@ -91,7 +90,7 @@ func forgeries(t *rapid.T, r *nsinit.NamespaceLifecycle) map[string]func() {
 		},
 		"order the plan": func() {
 			for i := range r.Spec.Plan {
-				r.Spec.Plan[i].Ordering = &nsinit.InitializerOrdering{}
+				r.Spec.Plan[i].Ordering = &v1alpha1.InitializerOrdering{}
 			}
 		},
 		"skip any":                 func() { r.Spec.Skipped = append(r.Spec.Skipped, name()) },
@@ -102,9 +101,9 @@ func forgeries(t *rapid.T, r *nsinit.NamespaceLifecycle) map[string]func() {
 		"remove a finalizer":       func() { r.Spec.Finalizers = r.Spec.Finalizers[min(1, len(r.Spec.Finalizers)):] },
 		"remove all finalizers":    func() { r.Spec.Finalizers = nil },
 		"reverse the finalizers":   func() { slices.Reverse(r.Spec.Finalizers) },
-		"add a finalizer":          func() { r.Spec.Finalizers = append(r.Spec.Finalizers, nsinit.FinalizerName(name())) },
-		"say that it is Active":    func() { r.Status.Phase, r.Status.CurrentInitializers = nsinit.LifecycleActive, some() },
-		"drop the status":          func() { r.Status = nsinit.NamespaceLifecycleStatus{} },
+		"add a finalizer":          func() { r.Spec.Finalizers = append(r.Spec.Finalizers, v1alpha1.FinalizerName(name())) },
+		"say that it is Active":    func() { r.Status.Phase, r.Status.CurrentInitializers = v1alpha1.LifecycleActive, some() },
+		"drop the status":          func() { r.Status = v1alpha1.NamespaceLifecycleStatus{} },
 		"label":                    func() { metav1.SetMetaDataLabel(&r.ObjectMeta, "forged", name()) },
 		"put a metadata finalizer": func() { r.Finalizers = []string{"example.com/other"} },
 		"drop metadata finalizers": func() { r.Finalizers = nil },
@@ -119,7 +118,7 @@ func forgeries(t *rapid.T, r *nsinit.NamespaceLifecycle) map[string]func() {
 		},
 		"say that all are done": func() {
 			for i := range r.Status.Initializers {
-				r.Status.Initializers[i].State = nsinit.InitializerDone
+				r.Status.Initializers[i].State = v1alpha1.InitializerDone
 			}
 		},
 		"write a condition": func() {
@@ -217,7 +216,7 @@ func (m *model) checkRemoval(is transition) {
 // checkInitialize: entries are removed once none that they wait for is pending, each by itself or skipped by a user with
 // the verb open; an empty list and a failure are final.
 func (m *model) checkInitialize(is transition) {
-	before, after := helper.Pending(is.before), helper.Pending(is.after)
+	before, after := is.before.Pending(), is.after.Pending()
 	gone := slices.DeleteFunc(slices.Clone(before), func(name string) bool { return slices.Contains(after, name) })
 	if !slices.Equal(after, slices.DeleteFunc(slices.Clone(before), func(name string) bool { return slices.Contains(gone, name) })) {
 		m.t.Fatalf("pending was %v and became %v", before, after)
@@ -253,8 +252,8 @@ func (m *model) checkInitialize(is transition) {
 }
 
 // waitsFor returns which of the pending entries of a plan another one waits for.
-func waitsFor(plan []nsinit.PlannedInitializer, name string, pending []string) (names []string) {
-	i := slices.IndexFunc(plan, func(p nsinit.PlannedInitializer) bool { return p.Name == name })
+func waitsFor(plan []v1alpha1.PlannedInitializer, name string, pending []string) (names []string) {
+	i := slices.IndexFunc(plan, func(p v1alpha1.PlannedInitializer) bool { return p.Name == name })
 	for j, other := range plan {
 		before := j < i
 		if ordering := plan[i].Ordering; ordering != nil {
@@ -269,7 +268,7 @@ func waitsFor(plan []nsinit.PlannedInitializer, name string, pending []string) (
 
 // turns returns the pending entries that wait for none.
 func turns(r *nsinit.NamespaceLifecycle) (names []string) {
-	pending := helper.Pending(r)
+	pending := r.Pending()
 	for _, name := range pending {
 		if len(waitsFor(r.Spec.Plan, name, pending)) == 0 {
 			names = append(names, name)
@@ -288,15 +287,15 @@ func failureOf(r *nsinit.NamespaceLifecycle) *metav1.Status {
 // checkTurns: a turn begins when the last one that it waits for is removed, and not again. None begins after the deletion.
 func (m *model) checkTurns(is transition) {
 	before, after := turns(is.before), turns(is.after)
-	for _, pending := range helper.Pending(is.after) {
-		began := helper.Entry(is.after, pending).StartTime
+	for _, pending := range is.after.Pending() {
+		began := is.after.Entry(pending).StartTime
 		switch {
 		case !slices.Contains(after, pending):
 			if began != nil {
 				m.t.Fatalf("the turn of %q began at %s, and it is the turn of %q", pending, began, after)
 			}
 		case slices.Contains(before, pending):
-			if was := helper.Entry(is.before, pending).StartTime; !began.Equal(was) {
+			if was := is.before.Entry(pending).StartTime; !began.Equal(was) {
 				m.t.Fatalf("the turn of %q began at %s, and then at %s", pending, was, began)
 			}
 		case is.after.DeletionTimestamp != nil:
@@ -312,7 +311,7 @@ func (m *model) checkTurns(is transition) {
 // checkFinalize: what stays keeps its order, and names are added by the privileged only.
 func (m *model) checkFinalize(is transition) {
 	m.checkOwners(is, is.after.Spec.Finalizers)
-	var kept []nsinit.FinalizerName
+	var kept []v1alpha1.FinalizerName
 	for _, name := range is.after.Spec.Finalizers {
 		if slices.Contains(is.before.Spec.Finalizers, name) {
 			kept = append(kept, name)
@@ -320,17 +319,17 @@ func (m *model) checkFinalize(is transition) {
 			m.t.Fatalf("%q added %q", is.user, name)
 		}
 	}
-	want := slices.DeleteFunc(slices.Clone(is.before.Spec.Finalizers), func(f nsinit.FinalizerName) bool { return !slices.Contains(kept, f) })
+	want := slices.DeleteFunc(slices.Clone(is.before.Spec.Finalizers), func(f v1alpha1.FinalizerName) bool { return !slices.Contains(kept, f) })
 	if !slices.Equal(want, kept) {
 		m.t.Fatalf("the order was %q and became %q", is.before.Spec.Finalizers, is.after.Spec.Finalizers)
 	}
 }
 
 // checkOwners: each participant removes its own name.
-func (m *model) checkOwners(is transition, after []nsinit.FinalizerName) {
+func (m *model) checkOwners(is transition, after []v1alpha1.FinalizerName) {
 	for _, name := range is.before.Spec.Finalizers {
 		owner := string(name)
-		if name == nsinit.FinalizerKubernetes {
+		if name == v1alpha1.FinalizerKubernetes {
 			owner = privileged
 		}
 		if !slices.Contains(after, name) && (is.deaf || is.user != owner) {
@@ -343,7 +342,7 @@ func (m *model) checkOwners(is transition, after []nsinit.FinalizerName) {
 // Those that the server derives contain the message.
 func (m *model) checkMessages(is transition) {
 	before, after := is.before.Status.DeepCopy(), is.after.Status.DeepCopy()
-	for _, status := range []*nsinit.NamespaceLifecycleStatus{before, after} {
+	for _, status := range []*v1alpha1.NamespaceLifecycleStatus{before, after} {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionInitializing)
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionReady)
 	}
@@ -371,13 +370,13 @@ func (m *model) checkMessages(is transition) {
 
 // checkStatus: the status says what follows from the spec.
 func (m *model) checkStatus(r *nsinit.NamespaceLifecycle) {
-	pending, phase := helper.Pending(r), nsinit.LifecycleActive
+	pending, phase := r.Pending(), v1alpha1.LifecycleActive
 	var current []string
 	switch {
 	case r.DeletionTimestamp != nil:
-		phase = nsinit.LifecycleTerminating
+		phase = v1alpha1.LifecycleTerminating
 	case len(pending) > 0:
-		phase = nsinit.LifecycleInitializing
+		phase = v1alpha1.LifecycleInitializing
 		if failureOf(r) == nil {
 			current = turns(r)
 		}
@@ -390,10 +389,10 @@ func (m *model) checkStatus(r *nsinit.NamespaceLifecycle) {
 			continue // the status of one that had no turn before the deletion stays as it is
 		}
 		waits := slices.Contains(pending, entry.Name)
-		done := entry.State == nsinit.InitializerDone || entry.State == nsinit.InitializerSkipped
-		acts := entry.State == nsinit.InitializerRunning || entry.State == nsinit.InitializerFailed
+		done := entry.State == v1alpha1.InitializerDone || entry.State == v1alpha1.InitializerSkipped
+		acts := entry.State == v1alpha1.InitializerRunning || entry.State == v1alpha1.InitializerFailed
 		if entry.Name != r.Spec.Plan[i].Name || waits == done ||
-			(entry.State == nsinit.InitializerSkipped) != slices.Contains(r.Spec.Skipped, entry.Name) ||
+			(entry.State == v1alpha1.InitializerSkipped) != slices.Contains(r.Spec.Skipped, entry.Name) ||
 			acts != slices.Contains(turns(r), entry.Name) {
 			m.t.Fatalf("the spec is %+v, and the status says %+v", r.Spec, entry)
 		}

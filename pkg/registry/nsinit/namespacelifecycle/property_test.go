@@ -26,7 +26,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/authorization"
@@ -76,7 +75,7 @@ func (m *model) authorize(_ context.Context, a authorizer.Attributes) (authorize
 	case a.GetResource() == "namespaces":
 		return decide(slices.Contains(initializers(), name))
 	}
-	return decide(a.GetName() == name || name == privileged && a.GetName() == string(nsinit.FinalizerKubernetes))
+	return decide(a.GetName() == name || name == privileged && a.GetName() == string(v1alpha1.FinalizerKubernetes))
 }
 
 func decide(allowed bool) (authorizer.Decision, string, error) {
@@ -114,43 +113,43 @@ func request(name, subresource string) context.Context {
 // sender put into the rest.
 func (m *model) create(*rapid.T) {
 	before := m.stored()
-	record := &nsinit.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: recordName}, Spec: nsinit.NamespaceLifecycleSpec{NamespaceUID: "u"}}
+	record := &nsinit.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: recordName}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u"}}
 	for _, name := range initializers() {
 		if !rapid.Bool().Draw(m.t, name) {
 			continue
 		}
-		planned := nsinit.PlannedInitializer{
-			RegisteredInitializer: nsinit.RegisteredInitializer{Name: name, Finalizer: name == "participant.example.com"},
-			Configuration:         &nsinit.ConfigurationReference{Name: "c", UID: "c"},
+		planned := v1alpha1.PlannedInitializer{
+			RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: name, Finalizer: name == "participant.example.com"},
+			Configuration:         &v1alpha1.ConfigurationReference{Name: "c", UID: "c"},
 		}
 		if rapid.IntRange(0, 2).Draw(m.t, "ordered") > 0 {
 			after := rapid.SliceOfNDistinct(rapid.SampledFrom(initializers()), 0, 3, rapid.ID).Draw(m.t, "after")
-			planned.Ordering = &nsinit.InitializerOrdering{After: slices.DeleteFunc(after, func(other string) bool { return other == name })}
+			planned.Ordering = &v1alpha1.InitializerOrdering{After: slices.DeleteFunc(after, func(other string) bool { return other == name })}
 		}
 		if strings.HasPrefix(name, "ignored.") {
-			planned.FailurePolicy, planned.TimeoutSeconds = new(nsinit.Ignore), new(int32(30))
+			planned.FailurePolicy, planned.TimeoutSeconds = new(v1alpha1.Ignore), new(int32(30))
 		}
 		if planned.Finalizer {
-			record.Spec.Finalizers = append(record.Spec.Finalizers, nsinit.FinalizerName(name))
+			record.Spec.Finalizers = append(record.Spec.Finalizers, v1alpha1.FinalizerName(name))
 		}
 		record.Spec.Plan = append(record.Spec.Plan, planned)
 		if record.Spec.Initializers == nil {
-			record.Spec.Initializers = &nsinit.NamespaceInitializers{}
+			record.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
 		}
-		record.Spec.Initializers.Pending = append(record.Spec.Initializers.Pending, nsinit.NamespaceInitializer{Name: name})
+		record.Spec.Initializers.Pending = append(record.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: name})
 	}
 	for len(record.Spec.Plan) > 0 && hasCycle(record) { // until none waits for a later one
 		breakCycle(record)
 	}
 	record.Spec.Skipped = rapid.SampledFrom([][]string{nil, {"a.example.com"}}).Draw(m.t, "sent as skipped")
-	record.Status.Phase = rapid.SampledFrom([]nsinit.LifecyclePhase{"", nsinit.LifecycleActive}).Draw(m.t, "sent as phase")
+	record.Status.Phase = rapid.SampledFrom([]v1alpha1.LifecyclePhase{"", v1alpha1.LifecycleActive}).Draw(m.t, "sent as phase")
 	_, err := m.storage.Lifecycle.Create(request(privileged, ""), record, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
 	if (err == nil) != (before == nil) {
 		m.t.Fatalf("created over %v: %v", before, err)
 	}
 	after := m.stored()
 	if before == nil {
-		if after.Spec.Skipped != nil || !slices.Contains(after.Spec.Finalizers, nsinit.FinalizerKubernetes) {
+		if after.Spec.Skipped != nil || !slices.Contains(after.Spec.Finalizers, v1alpha1.FinalizerKubernetes) {
 			m.t.Fatalf("created as %+v", after.Spec)
 		}
 		m.checkStatus(after)
@@ -164,7 +163,7 @@ func hasCycle(record *nsinit.NamespaceLifecycle) bool {
 	for len(turns(rest)) > 0 {
 		rest = without(rest, turns(rest)...)
 	}
-	return len(helper.Pending(rest)) > 0
+	return len(rest.Pending()) > 0
 }
 
 // breakCycle lets one initializer not wait for a later one.
@@ -292,11 +291,11 @@ func (m *model) read(t *rapid.T) {
 
 // checkRepair: a read skips exactly the initializers whose deadlines are long past.
 func (m *model) checkRepair(before, after *nsinit.NamespaceLifecycle) {
-	for _, name := range helper.Pending(before) {
-		began := helper.Entry(before, name).StartTime
+	for _, name := range before.Pending() {
+		began := before.Entry(name).StartTime
 		due := strings.HasPrefix(name, "ignored.") && began != nil && m.clock.Since(began.Time) > repairTime+timing.MaxClockSkew &&
 			before.DeletionTimestamp == nil && failureOf(before) == nil
-		if skipped := !slices.Contains(helper.Pending(after), name); skipped != due {
+		if skipped := !slices.Contains(after.Pending(), name); skipped != due {
 			m.t.Fatalf("at %s, a read changed %+v to %+v", m.clock.Now(), before.Spec, after.Spec)
 		}
 	}
@@ -350,7 +349,7 @@ func (m *model) proceed(t *rapid.T) {
 		t.Skip()
 	case record.DeletionTimestamp != nil && len(record.Spec.Finalizers) > 0:
 		who := string(record.Spec.Finalizers[0])
-		if who == string(nsinit.FinalizerKubernetes) {
+		if who == string(v1alpha1.FinalizerKubernetes) {
 			who = privileged
 		}
 		sent := record.DeepCopy()
@@ -367,7 +366,7 @@ func (m *model) proceed(t *rapid.T) {
 // without returns a copy of a record in which some initializers are not pending.
 func without(record *nsinit.NamespaceLifecycle, names ...string) *nsinit.NamespaceLifecycle {
 	sent := record.DeepCopy()
-	sent.Spec.Initializers.Pending = slices.DeleteFunc(sent.Spec.Initializers.Pending, func(p nsinit.NamespaceInitializer) bool { return slices.Contains(names, p.Name) })
+	sent.Spec.Initializers.Pending = slices.DeleteFunc(sent.Spec.Initializers.Pending, func(p v1alpha1.NamespaceInitializer) bool { return slices.Contains(names, p.Name) })
 	return sent
 }
 
@@ -377,7 +376,7 @@ func (m *model) skip(t *rapid.T) {
 	if record == nil || record.DeletionTimestamp != nil || pending(record) == 0 || record.Spec.Initializers.Result != nil {
 		t.Skip()
 	}
-	waiting := helper.Pending(record)
+	waiting := record.Pending()
 	names := []string{rapid.SampledFrom(waiting).Draw(t, "skipped")}
 	for i := 0; i < len(names); i++ {
 		names = merge(names, waitsFor(record.Spec.Plan, names[i], waiting))

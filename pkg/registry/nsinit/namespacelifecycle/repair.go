@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
@@ -22,14 +22,14 @@ const repairer = "nsinit-apiserver"
 // both their deadline and the given bound have passed, even if the clocks differ by
 // timing.MaxClockSkew. The controller, which skips them at their deadlines, does not run then.
 func RepairDue(lifecycle *nsinit.NamespaceLifecycle, now time.Time, bound time.Duration) []string {
-	if bound <= 0 || lifecycle.DeletionTimestamp != nil || helper.Failure(lifecycle) != nil {
+	if bound <= 0 || lifecycle.DeletionTimestamp != nil || lifecycle.Failure() != nil {
 		return nil
 	}
 	var names []string
-	for _, name := range helper.CurrentInitializers(lifecycle) {
-		planned, entry := helper.Planned(lifecycle, name), helper.Entry(lifecycle, name)
+	for _, name := range lifecycle.CurrentInitializers() {
+		planned, entry := lifecycle.Planned(name), lifecycle.Entry(name)
 		due := deadline(planned, entry)
-		if due != nil && *planned.FailurePolicy == nsinit.Ignore && now.After(due.Add(timing.MaxClockSkew)) &&
+		if due != nil && *planned.FailurePolicy == v1alpha1.Ignore && now.After(due.Add(timing.MaxClockSkew)) &&
 			now.After(entry.StartTime.Add(bound+timing.MaxClockSkew)) {
 			names = append(names, name)
 		}
@@ -45,7 +45,7 @@ func Repair(lifecycle *nsinit.NamespaceLifecycle, now time.Time, bound time.Dura
 	}
 	initializers := lifecycle.Spec.Initializers
 	lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, due...)
-	initializers.Pending = slices.DeleteFunc(initializers.Pending, func(p nsinit.NamespaceInitializer) bool { return slices.Contains(due, p.Name) })
+	initializers.Pending = slices.DeleteFunc(initializers.Pending, func(p v1alpha1.NamespaceInitializer) bool { return slices.Contains(due, p.Name) })
 	normalize(lifecycle)
 	settle(lifecycle, now, repairer)
 }

@@ -14,7 +14,9 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	apiserverregistry "k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -23,6 +25,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // Storage serves NamespaceLifecycles and their subresources.
@@ -92,6 +95,33 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 		return nil, utilapierrors.NewUnavailable(unidentified)
 	}
 	return list, nil
+}
+
+// Create implements rest.Creater.
+func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	return r.REST.Create(ctx, object, validate, options)
+}
+
+// Update implements rest.Updater. Server-side apply, which allows it, creates objects.
+func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, allowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	if allowCreate {
+		var cancel context.CancelFunc
+		ctx, cancel = bounded(ctx)
+		defer cancel()
+	}
+	return r.REST.Update(ctx, name, info, validateCreate, validateUpdate, allowCreate, options)
+}
+
+// bounded returns the context of a request that may create a NamespaceLifecycle. It ends timing.CreateTimeout after the request
+// was received, so that no lifecycle is stored with a plan that is older.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	received, ok := genericapirequest.ReceivedTimestampFrom(ctx)
+	if !ok {
+		received = time.Now()
+	}
+	return context.WithDeadline(ctx, received.Add(timing.CreateTimeout))
 }
 
 // New returns the storage of NamespaceLifecycles. The checker authorizes initializers and participants.

@@ -11,12 +11,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/authorization"
@@ -45,15 +42,10 @@ func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.
 		Create: func(ctx context.Context, created object) {
 			created.Spec.Skipped = nil
 			normalize(created)
-			nameFailed(created, "", helper.CurrentInitializers(created))
-			begin(created, clock.Now(), actor(ctx))
+			nameFailed(created, "", created.CurrentInitializers())
+			begin(created, clock.Now(), generic.UserOf(ctx))
 		},
-		Validate: func(updated, old object) field.ErrorList {
-			if old == nil {
-				return validation.ValidateNewNamespaceLifecycle(updated)
-			}
-			return validation.ValidateNamespaceLifecycleUpdate(updated, old)
-		},
+		Validate:  validation.ValidateNamespaceLifecycle,
 		Fields:    selectable,
 		Terminate: func(l object) { settle(l, clock.Now(), "") },
 	}
@@ -94,12 +86,4 @@ func selectable(lifecycle object) fields.Set {
 		set[v1alpha1.FieldCurrentInitializer] = "some"
 	}
 	return set
-}
-
-// actor returns the name of the user that a request comes from.
-func actor(ctx context.Context) string {
-	if user, ok := genericapirequest.UserFrom(ctx); ok {
-		return user.GetName()
-	}
-	return ""
 }

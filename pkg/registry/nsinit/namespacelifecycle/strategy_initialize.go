@@ -14,7 +14,6 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/authorization"
@@ -29,8 +28,8 @@ func initialize(checker *authorization.Checker, clock clock.PassiveClock) generi
 		Prepare: func(ctx context.Context, updated, old object) {
 			updated.Spec.Skipped = merged(old.Spec.Skipped, updated.Spec.Skipped)
 			normalize(updated)
-			nameFailed(updated, helper.FailedInitializer(old), helper.CurrentInitializers(old))
-			settle(updated, clock.Now(), actor(ctx))
+			nameFailed(updated, old.FailedInitializer(), old.CurrentInitializers())
+			settle(updated, clock.Now(), generic.UserOf(ctx))
 		},
 		Validate:  validation.ValidateInitialize,
 		Authorize: authorizeInitialize(checker),
@@ -42,7 +41,7 @@ func initialize(checker *authorization.Checker, clock clock.PassiveClock) generi
 // had failed before, or one initializer has its turn.
 func nameFailed(lifecycle object, before string, current []string) {
 	switch {
-	case helper.Failure(lifecycle) == nil || lifecycle.Spec.Initializers.FailedInitializer != "":
+	case lifecycle.Failure() == nil || lifecycle.Spec.Initializers.FailedInitializer != "":
 	case before != "":
 		lifecycle.Spec.Initializers.FailedInitializer = before
 	case len(current) == 1:
@@ -65,10 +64,10 @@ func authorizeInitialize(checker *authorization.Checker) func(ctx context.Contex
 				return fmt.Errorf("spec.initializers.pending: cannot remove %q: %w", name, err)
 			}
 		}
-		if helper.Failure(lifecycle) == nil || helper.Failure(old) != nil {
+		if lifecycle.Failure() == nil || old.Failure() != nil {
 			return nil
 		}
-		failed := helper.FailedInitializer(lifecycle)
+		failed := lifecycle.FailedInitializer()
 		if err := checker.MayInitialize(ctx, lifecycle.Name, failed); err != nil && checker.MayOpen(ctx, lifecycle.Name) != nil {
 			return fmt.Errorf("spec.initializers.result: cannot fail in place of %q: %w", failed, err)
 		}
@@ -83,16 +82,16 @@ func auditInitialize(lifecycle, old object) map[string]string {
 	if names := removed(lifecycle, old); len(names) > 0 {
 		annotations[v1alpha1.AuditRemovedInitializers] = strings.Join(names, ",")
 	}
-	if helper.Failure(lifecycle) != nil && helper.Failure(old) == nil {
-		annotations[v1alpha1.AuditFailedInitializer] = helper.FailedInitializer(lifecycle)
+	if lifecycle.Failure() != nil && old.Failure() == nil {
+		annotations[v1alpha1.AuditFailedInitializer] = lifecycle.FailedInitializer()
 	}
 	return annotations
 }
 
 // removed returns the names of the initializers that were pending in old and are not any more.
 func removed(lifecycle, old object) []string {
-	after := helper.Pending(lifecycle)
-	return slices.DeleteFunc(helper.Pending(old), func(name string) bool { return slices.Contains(after, name) })
+	after := lifecycle.Pending()
+	return slices.DeleteFunc(old.Pending(), func(name string) bool { return slices.Contains(after, name) })
 }
 
 // merged appends the new names. A writer that read an older list removes none.

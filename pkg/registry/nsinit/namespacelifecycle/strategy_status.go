@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
@@ -42,7 +41,7 @@ func status(checker *authorization.Checker, clock clock.PassiveClock) generic.En
 				entry := &updated.Status.Initializers[i]
 				entry.Message = printable.Lines(entry.Message)
 				if entry.Message != old.Status.Initializers[i].Message {
-					entry.LastActor = actor(ctx)
+					entry.LastActor = generic.UserOf(ctx)
 				}
 			}
 			settlePhase(updated, clock.Now())
@@ -57,7 +56,7 @@ func copyDerived(to, from object) {
 	status := from.Status
 	status.Initializers = slices.Clone(from.Status.Initializers)
 	for i := range status.Initializers {
-		if sent := helper.Entry(to, status.Initializers[i].Name); sent != nil {
+		if sent := to.Entry(status.Initializers[i].Name); sent != nil {
 			status.Initializers[i].Message = sent.Message
 			if sent.StalledTime != nil { // who writes a message can leave it out
 				status.Initializers[i].StalledTime = sent.StalledTime

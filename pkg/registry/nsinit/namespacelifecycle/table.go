@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
@@ -41,7 +40,7 @@ func newTable() *generic.Table[*nsinit.NamespaceLifecycle] {
 }
 
 func phase(lifecycle *nsinit.NamespaceLifecycle) string {
-	if lifecycle.DeletionTimestamp == nil && helper.Failure(lifecycle) != nil {
+	if lifecycle.DeletionTimestamp == nil && lifecycle.Failure() != nil {
 		return "Failed"
 	}
 	return string(lifecycle.Status.Phase)
@@ -56,11 +55,11 @@ func waitingFor(lifecycle *nsinit.NamespaceLifecycle) (who, since, message strin
 		}
 		return cmp.Or(abbreviate(participants, 1), "<none>"), table.ConvertToHumanReadableDateType(*lifecycle.DeletionTimestamp), "<none>"
 	}
-	pending, acting := helper.Pending(lifecycle), helper.CurrentInitializers(lifecycle)
+	pending, acting := lifecycle.Pending(), lifecycle.CurrentInitializers()
 	if len(pending) == 0 {
 		return "<none>", "<none>", "<none>"
 	}
-	if failed := helper.FailedInitializer(lifecycle); failed != "" {
+	if failed := lifecycle.FailedInitializer(); failed != "" {
 		acting = []string{failed}
 	}
 	since, message = reported(lifecycle, acting)
@@ -73,7 +72,7 @@ func reported(lifecycle *nsinit.NamespaceLifecycle, names []string) (since, mess
 	var start *metav1.MicroTime
 	var messages []string
 	for _, name := range names {
-		entry := helper.Entry(lifecycle, name)
+		entry := lifecycle.Entry(name)
 		if entry == nil {
 			continue
 		}

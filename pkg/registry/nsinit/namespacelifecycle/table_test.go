@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
 // TestWaitingFor shows the columns WAITING FOR, SINCE and MESSAGE.
@@ -20,7 +21,7 @@ func TestWaitingFor(t *testing.T) {
 	type lifecycle = *nsinit.NamespaceLifecycle
 	parallel := func(l lifecycle) {
 		for i := range l.Spec.Plan[:4] {
-			l.Spec.Plan[i].Ordering = &nsinit.InitializerOrdering{}
+			l.Spec.Plan[i].Ordering = &v1alpha1.InitializerOrdering{}
 		}
 	}
 	report := func(i int, message string, age time.Duration) func(lifecycle) {
@@ -33,7 +34,7 @@ func TestWaitingFor(t *testing.T) {
 		return func(l lifecycle) {
 			l.Spec.Initializers.Pending = nil
 			for _, name := range names {
-				l.Spec.Initializers.Pending = append(l.Spec.Initializers.Pending, nsinit.NamespaceInitializer{Name: name})
+				l.Spec.Initializers.Pending = append(l.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: name})
 			}
 		}
 	}
@@ -50,14 +51,14 @@ func TestWaitingFor(t *testing.T) {
 		"none":   {[]func(lifecycle){pending()}, "<none>", "<none>", "<none>"},
 		"failed": {[]func(lifecycle){parallel, failedBy("c"), report(2, "no", time.Minute), report(0, "half way", time.Hour)}, "c (+4)", "60s", "no"},
 		"deleted": {[]func(lifecycle){func(l lifecycle) {
-			l.DeletionTimestamp, l.Spec.Finalizers = &metav1.Time{Time: time.Now().Add(-time.Minute)}, []nsinit.FinalizerName{"p", "kubernetes"}
+			l.DeletionTimestamp, l.Spec.Finalizers = &metav1.Time{Time: time.Now().Add(-time.Minute)}, []v1alpha1.FinalizerName{"p", "kubernetes"}
 		}}, "p (+1)", "60s", "<none>"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Initializers: &nsinit.NamespaceInitializers{}}}
+			l := &nsinit.NamespaceLifecycle{Spec: v1alpha1.NamespaceLifecycleSpec{Initializers: &v1alpha1.NamespaceInitializers{}}}
 			for _, name := range []string{"a", "b", "c", "d", "e"} {
 				l.Spec.Plan = append(l.Spec.Plan, planned(name))
-				l.Status.Initializers = append(l.Status.Initializers, nsinit.InitializerStatus{Name: name})
+				l.Status.Initializers = append(l.Status.Initializers, v1alpha1.InitializerStatus{Name: name})
 			}
 			pending("a", "b", "c", "d", "e")(l)
 			for _, change := range test.changes {

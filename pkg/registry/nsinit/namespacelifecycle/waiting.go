@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
@@ -34,7 +33,7 @@ func waitingMessage(lifecycle *nsinit.NamespaceLifecycle) string {
 	current := lifecycle.Status.CurrentInitializers
 	var since *metav1.MicroTime
 	for _, name := range current {
-		if entry := helper.Entry(lifecycle, name); entry != nil && (since == nil || entry.StartTime.Before(since)) {
+		if entry := lifecycle.Entry(name); entry != nil && (since == nil || entry.StartTime.Before(since)) {
 			since = entry.StartTime
 		}
 	}
@@ -62,27 +61,27 @@ func waitingMessage(lifecycle *nsinit.NamespaceLifecycle) string {
 // position returns which of the planned initializers are current, such as " (3 of 7)": two are done. The built-in
 // initializer is not counted.
 func position(lifecycle *nsinit.NamespaceLifecycle) string {
-	if slices.Contains(helper.Pending(lifecycle), v1alpha1.InitializerLifecycle) {
+	if slices.Contains(lifecycle.Pending(), v1alpha1.InitializerLifecycle) {
 		return ""
 	}
 	total := len(lifecycle.Spec.Plan)
-	if helper.Planned(lifecycle, v1alpha1.InitializerLifecycle) != nil {
+	if lifecycle.Planned(v1alpha1.InitializerLifecycle) != nil {
 		total--
 	}
-	return fmt.Sprintf(" (%d of %d)", total-len(helper.Pending(lifecycle))+1, total)
+	return fmt.Sprintf(" (%d of %d)", total-len(lifecycle.Pending())+1, total)
 }
 
 // details returns the deadline of a current initializer, and what it last reported: one line of at most
 // maxReport bytes if it is to be short.
 func details(lifecycle *nsinit.NamespaceLifecycle, name string, short bool) string {
-	planned, entry := helper.Planned(lifecycle, name), helper.Entry(lifecycle, name)
+	planned, entry := lifecycle.Planned(name), lifecycle.Entry(name)
 	if entry == nil {
 		return ""
 	}
 	text := ""
 	if entry.Deadline != nil && planned != nil && planned.FailurePolicy != nil {
 		then := "it is skipped"
-		if *planned.FailurePolicy == nsinit.Fail {
+		if *planned.FailurePolicy == v1alpha1.Fail {
 			then = "the initialization fails and the namespace is deleted"
 		}
 		text = " until " + entry.Deadline.UTC().Format(time.RFC3339) + ", when " + then

@@ -10,17 +10,35 @@ package helper
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/order"
+	"github.com/nsinit/nsinit/pkg/plan/order"
 )
 
 // TurnEnded is the message of the condition Stalled once it is False.
 const TurnEnded = "the stalled initializer finished its turn"
+
+// ValidateInitializerName returns the problems of the name of an initializer. The name must be
+// fully qualified: a domain name of three or more parts, such as alwayspullimages.kubernetes.io,
+// or a name prefixed with a domain, such as openshift.com/origin.
+func ValidateInitializerName(name string) []string {
+	if strings.Contains(name, "/") {
+		return validation.IsQualifiedName(name)
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return problems
+	}
+	if len(strings.Split(name, ".")) < 3 {
+		return []string{"must be fully qualified: a domain name of three or more parts such as policy.example.com, or a name prefixed with a domain such as example.com/policy"}
+	}
+	return nil
+}
 
 // IsClosed returns whether the gate of a namespace is closed.
 func IsClosed(namespace *corev1.Namespace) bool {

@@ -102,3 +102,25 @@ func TestStall(t *testing.T) {
 		t.Errorf("without a condition: %v", got)
 	}
 }
+
+func TestValidateInitializerName(t *testing.T) {
+	tests := map[string]bool{
+		"alwayspullimages.kubernetes.io": true,
+		"openshift.com/origin":           true,
+		"a.b.c":                          true,
+		"unqualified":                    false,
+		"two.parts":                      false,
+		"":                               false,
+		"Upper.example.com":              false,
+		"a..example.com":                 false,
+		"example.com/":                   false,
+		"/origin":                        false,
+		"a b.example.com":                false,
+		"example.com/a/b":                false,
+	}
+	for name, want := range tests {
+		if problems := helper.ValidateInitializerName(name); (len(problems) == 0) != want {
+			t.Errorf("ValidateInitializerName(%q) = %q", name, problems)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/klog/v2"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/plan"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+)
+
+// NamespaceInitializersName is the name of the plugin NamespaceInitializers, as in the Namespace Initializer KEP.
+const NamespaceInitializersName = "NamespaceInitializers"
+
+// NamespaceInitializers sets the plan of new NamespaceLifecycles, and refuses a plan of the client. It checks configurations.
+type NamespaceInitializers struct {
+	dependent
+	merger *plan.Merger
+}
+
+var _ interface {
+	admission.MutationInterface
+	admission.ValidationInterface
+} = (*NamespaceInitializers)(nil)
+
+// NewNamespaceInitializers returns the plugin without its dependencies.
+func NewNamespaceInitializers() *NamespaceInitializers {
+	return &NamespaceInitializers{dependent{Handler: admission.NewHandler(admission.Create, admission.Update)}, plan.NewMerger()}
+}
+
+// Admit sets spec.plan and spec.initializers of a new lifecycle, and adds the participants to
+// spec.finalizers. The status of a new lifecycle has the condition PlanDegraded or none.
+func (p *NamespaceInitializers) Admit(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
+	lifecycle, ok := newLifecycle(attributes)
+	if !ok {
+		return nil
+	}
+	lifecycle.Status = v1alpha1.NamespaceLifecycleStatus{}
+	plan, degraded, err := p.plan(ctx, attributes, lifecycle)
+	if err != nil {
+		return err
+	}
+	if len(lifecycle.Spec.Plan) > 0 || lifecycle.Spec.Initializers != nil {
+		if err := p.Checker.MayOpen(ctx, lifecycle.Name); err != nil {
+			return authorization.Refusal(attributes.GetResource().GroupResource(), lifecycle.Name,
+				fmt.Errorf("the server sets spec.plan and spec.initializers, leave them empty: %w", err))
+		}
+		return nil
+	}
+	lifecycle.Spec.Plan = plan
+	if len(plan) > 0 {
+		lifecycle.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
+	}
+	for _, entry := range plan {
+		lifecycle.Spec.Initializers.Pending = append(lifecycle.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: entry.Name})
+		if name := v1alpha1.FinalizerName(entry.Name); entry.Finalizer && !slices.Contains(lifecycle.Spec.Finalizers, name) {
+			lifecycle.Spec.Finalizers = append(lifecycle.Spec.Finalizers, name)
+		}
+	}
+	if degraded != nil {
+		lifecycle.Status.Conditions = []metav1.Condition{*degraded}
+	}
+	return nil
+}
+
+// plan returns the current plan for the namespace of a lifecycle, and the condition PlanDegraded or nil. The plan is empty
+// if the namespace is open. A namespace that cannot be read, is being deleted, or has another UID is an error.
+func (p *NamespaceInitializers) plan(ctx context.Context, attributes admission.Attributes, lifecycle *nsinit.NamespaceLifecycle) ([]v1alpha1.PlannedInitializer, *metav1.Condition, error) {
+	namespace, err := p.namespace(ctx, attributes, lifecycle)
+	if err != nil || !helper.IsClosed(namespace) {
+		return nil, nil, err
+	}
+	configurations, err := p.Configurations(ctx)
+	if err != nil {
+		return nil, nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot determine which initializers namespace %q needs: %w", lifecycle.Name, err))
+	}
+	merged := p.merger.Merge(configurations, namespace)
+	return merged.Entries, merged.Condition(), nil
+}
+
+// namespace reads the namespace of a lifecycle. A cached namespace suffices if it has the right UID and is closed: it got
+// its label when it was created, and no namespace gets it later. If it was opened or deleted since, the controller finds
+// that out when it takes the next step. Every other answer of the cache is replaced by a live read.
+func (p *NamespaceInitializers) namespace(ctx context.Context, attributes admission.Attributes, lifecycle *nsinit.NamespaceLifecycle) (*corev1.Namespace, error) {
+	if errs := unnamed(lifecycle); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(attributes.GetKind().GroupKind(), lifecycle.Name, errs)
+	}
+	if p.Cached != nil {
+		namespace, err := p.Cached.Get(lifecycle.Name)
+		if err == nil && namespace.UID == lifecycle.Spec.NamespaceUID && namespace.DeletionTimestamp == nil && helper.IsClosed(namespace) {
+			return namespace, nil
+		}
+	}
+	namespace, err := p.Namespace(ctx, lifecycle.Name, metav1.GetOptions{})
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		return nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot read namespace %q: %w", lifecycle.Name, err))
+	}
+	if lifecycle.Spec.NamespaceUID != namespace.UID {
+		return nil, apierrors.NewConflict(attributes.GetResource().GroupResource(), lifecycle.Name,
+			fmt.Errorf("spec.namespaceUID is %q, but the UID of namespace %q is %q", lifecycle.Spec.NamespaceUID, lifecycle.Name, namespace.UID))
+	}
+	if namespace.DeletionTimestamp != nil {
+		return nil, terminating(attributes, lifecycle.Name)
+	}
+	return namespace, nil
+}
+
+// Validate checks a written configuration. It refuses entries of initializers that the user may not register,
+// initializers that wait for each other, and plans that are too large to store. It adds a warning to the response for each
+// initializer that has no effect, as the condition NamesAccepted reports, or that no program serves, and for each predecessor
+// that does not exist. If the configurations cannot be read, it only checks the rights of the user.
+func (p *NamespaceInitializers) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
+	written, ok := attributes.GetObject().(*nsinit.NamespaceInitializerConfiguration)
+	if !ok || attributes.GetSubresource() != "" {
+		return nil
+	}
+	if err := p.authorizeRegistration(ctx, attributes, written); err != nil || written.DeletionTimestamp != nil {
+		return err
+	}
+	all, err := p.Configurations(ctx)
+	if err != nil {
+		klog.FromContext(ctx).Info("Cannot compare a configuration with the others", "configuration", written.Name, "err", err)
+		return nil
+	}
+	configuration := versioned(written)
+	if errs := append(plan.ValidateOrder(configuration, all), plan.ValidateSize(configuration, all)...); len(errs) > 0 {
+		return apierrors.NewInvalid(attributes.GetKind().GroupKind(), written.Name, errs)
+	}
+	for _, message := range slices.Concat(plan.Ineffective(configuration, all), plan.UnknownPredecessors(configuration, all), unserved(written)) {
+		warning.AddWarning(ctx, "", message)
+	}
+	return nil
+}
+
+// authorizeRegistration refuses to add, change or remove an entry of an initializer that the user may not register.
+func (p *NamespaceInitializers) authorizeRegistration(ctx context.Context, attributes admission.Attributes, written *nsinit.NamespaceInitializerConfiguration) error {
+	var former []v1alpha1.RegisteredInitializer
+	if old, ok := attributes.GetOldObject().(*nsinit.NamespaceInitializerConfiguration); ok {
+		former = old.Initializers
+	}
+	for _, entry := range slices.Concat(written.Initializers, former) {
+		same := func(other v1alpha1.RegisteredInitializer) bool { return equality.Semantic.DeepEqual(entry, other) }
+		if slices.ContainsFunc(written.Initializers, same) && slices.ContainsFunc(former, same) {
+			continue
+		}
+		if err := p.Checker.MayRegister(ctx, entry.Name); err != nil {
+			return authorization.Refusal(attributes.GetResource().GroupResource(), written.Name,
+				fmt.Errorf("initializers: cannot add, change or remove the entry of %q without the verb %q on all namespaces: %w", entry.Name, v1alpha1.VerbOpen, err))
+		}
+	}
+	return nil
+}
+
+// terminating refuses the lifecycle of a namespace that is being deleted, with the cause that the core
+// API returns.
+func terminating(attributes admission.Attributes, namespace string) error {
+	err := admission.NewForbidden(attributes, fmt.Errorf("namespace %q is being terminated", namespace))
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{
+			Type:    corev1.NamespaceTerminatingCause,
+			Message: fmt.Sprintf("namespace %s is being terminated", namespace),
+			Field:   "metadata.name",
+		})
+	}
+	return err
+}
+
+// unnamed returns why the name of a lifecycle cannot be that of a namespace. Validation returns the
+// same errors, but runs after the namespace was read.
+func unnamed(lifecycle *nsinit.NamespaceLifecycle) field.ErrorList {
+	path := field.NewPath("metadata", "name")
+	if lifecycle.Name == "" {
+		return field.ErrorList{field.Required(path, "set the name of the namespace; it cannot be generated")}
+	}
+	var errs field.ErrorList
+	for _, problem := range apivalidation.ValidateNamespaceName(lifecycle.Name, false) {
+		errs = append(errs, field.Invalid(path, lifecycle.Name, problem))
+	}
+	return errs
+}
+
+// newLifecycle returns the lifecycle that a request creates. For admission, a POST to a subresource
+// has the operation CREATE too.
+func newLifecycle(attributes admission.Attributes) (*nsinit.NamespaceLifecycle, bool) {
+	if attributes.GetOperation() != admission.Create || attributes.GetResource().GroupResource() != nsinit.Resource("namespacelifecycles") || attributes.GetSubresource() != "" {
+		return nil, false
+	}
+	lifecycle, ok := attributes.GetObject().(*nsinit.NamespaceLifecycle)
+	return lifecycle, ok
+}

@@ -1,0 +1,93 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package apiserver
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/registry/generic"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/population"
+	"github.com/nsinit/nsinit/pkg/webhook"
+)
+
+// storages returns the storage of each resource and subresource of the group.
+func (c CompletedConfig) storages() (map[string]rest.Storage, error) {
+	extra, getter := c.extra, c.generic.RESTOptionsGetter
+	checker := authorization.New(c.generic.Authorization.Authorizer)
+	configurations, err := generic.New(namespaceinitializerconfiguration.NewKind(checker, extra.Clock), extra.Scheme, getter)
+	if err != nil {
+		return nil, err
+	}
+	lifecycles, err := namespacelifecycle.New(extra.Scheme, getter, checker, namespacelifecycle.Options{
+		Clock:           extra.Clock,
+		ReadRepairAfter: extra.ReadRepairAfter,
+		Identified:      extra.Identity.Verify,
+		Confirmed:       extra.Identity.Confirm,
+	})
+	if err != nil {
+		return nil, err
+	}
+	populations, err := generic.New(population.NewKind(), extra.Scheme, getter)
+	if err != nil {
+		return nil, err
+	}
+	populated, err := generic.New(population.NewPopulatedKind(), extra.Scheme, getter)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]rest.Storage{
+		"namespaceinitializerconfigurations":          configurations.Main,
+		"namespaceinitializerconfigurations/status":   configurations.Subresources["status"],
+		"namespaceinitializerconfigurations/finalize": &generic.PostableREST{SubresourceREST: configurations.Subresources["finalize"]},
+		v1alpha1.ResourceInitializers:                 &initializers{},
+		v1alpha1.ResourceAdmissionReviews: webhook.New(map[string]webhook.Answer{
+			webhook.EarlyWrites: webhook.NewEarlyWrites(webhook.Options{Namespaces: c.namespaces, Clock: extra.Clock, Metrics: extra.EarlyWrites}),
+			webhook.Stamp:       webhook.NewStamp(extra.Core, extra.Namespace),
+		}),
+		"namespacelifecycles":            lifecycles.Lifecycle,
+		"namespacelifecycles/status":     lifecycles.Status,
+		"namespacelifecycles/finalize":   lifecycles.Finalize,
+		"namespacelifecycles/initialize": lifecycles.Initialize,
+		"namespacepopulations":           &generic.CollectionREST{REST: populations.Main},
+		"namespacepopulations/status":    populations.Subresources["status"],
+		"populatednamespaces":            &generic.CollectionREST{REST: populated.Main},
+		"populatednamespaces/status":     populated.Subresources["status"],
+	}, nil
+}
+
+// initializers serves a resource that exists for authorization only: RBAC grants the verbs initialize and finalize on the names of
+// initializers. It has no objects and no API verbs. Discovery lists it, because kubectl auth can-i gives wrong answers for unknown
+// resources.
+type initializers struct{}
+
+var _ interface {
+	rest.Storage
+	rest.Scoper
+	rest.SingularNameProvider
+	rest.KindProvider
+} = (*initializers)(nil)
+
+// New returns an object of a registered type, which every resource needs.
+func (*initializers) New() runtime.Object { return &nsinit.NamespaceInitializerConfiguration{} }
+
+// Destroy implements rest.Storage.
+func (*initializers) Destroy() {}
+
+// NamespaceScoped implements rest.Scoper.
+func (*initializers) NamespaceScoped() bool { return false }
+
+// GetSingularName implements rest.SingularNameProvider.
+func (*initializers) GetSingularName() string { return "initializer" }
+
+// Kind is the kind in discovery.
+func (*initializers) Kind() string { return "Initializer" }
