@@ -25,7 +25,6 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
 	"github.com/nsinit/nsinit/pkg/controller/configuration"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
@@ -36,7 +35,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
-	lifecycleinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/cached"
 	"github.com/nsinit/nsinit/pkg/util/timing"
@@ -89,7 +87,10 @@ func (o *Options) runControllers(ctx context.Context, clients clients) error {
 		exemptions:      exemptions.New(clients.core, installation.Namespace()),
 		events:          events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}),
 	}
-	s.withoutIndexes()
+	// Namespaces are in no namespace, so an index of them by namespace is not needed.
+	s.coreInformers.InformerFor(&corev1.Namespace{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return coreinformers.NewNamespaceInformer(client, resync, cache.Indexers{})
+	})
 	runnables := []runnable{s.exemptions.Run}
 	for _, controller := range s.controllers() {
 		run, err := controller()
@@ -113,23 +114,10 @@ func (o *Options) runControllers(ctx context.Context, clients clients) error {
 	return err
 }
 
-// withoutIndexes lets the informers of objects that are not in namespaces keep no index of objects by namespace.
-func (s *shared) withoutIndexes() {
-	s.coreInformers.InformerFor(&corev1.Namespace{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return coreinformers.NewNamespaceInformer(client, resync, cache.Indexers{})
-	})
-	s.nsinitInformers.InformerFor(&v1alpha1.NamespaceLifecycle{}, func(client versioned.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return lifecycleinformers.NewNamespaceLifecycleInformer(client, resync, cache.Indexers{})
-	})
-}
-
 // lifecycles drives each namespace through its lifecycle.
 func (s *shared) lifecycles() (runnable, error) {
-	metrics, lifecycles := lifecycle.NewMetrics(), s.nsinitInformers.Nsinit().V1alpha1().NamespaceLifecycles()
+	metrics := lifecycle.NewMetrics()
 	if err := metrics.Register(legacyregistry.Register); err != nil {
-		return nil, err
-	}
-	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(s.coreInformers.Core().V1().Namespaces().Lister(), lifecycles.Lister(), timing.SystemClock())); err != nil {
 		return nil, err
 	}
 	required, err := s.requiredObjects()
@@ -140,7 +128,7 @@ func (s *shared) lifecycles() (runnable, error) {
 		Core:       s.core,
 		Nsinit:     s.nsinit,
 		Namespaces: s.coreInformers.Core().V1().Namespaces(),
-		Lifecycles: lifecycles,
+		Informers:  s.nsinitInformers,
 		Exemptions: s.exemptions,
 		Events:     s.events,
 		Metrics:    metrics,
@@ -150,6 +138,9 @@ func (s *shared) lifecycles() (runnable, error) {
 		StalledAfter: s.StalledAfter,
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(s.coreInformers.Core().V1().Namespaces().Lister(), controller.Lifecycles.Lister(), timing.SystemClock())); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) error {

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,7 +31,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/requiredobjects"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
-	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
+	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
+	lifecycleinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
@@ -46,12 +46,16 @@ const Name = "lifecycle"
 // the cause of the failure has ended.
 const maxRetryDelay = 30 * time.Second
 
+// cacheDelay is how long the caches may lack what a request has shown.
+const cacheDelay = time.Second
+
 // Dependencies is what a Controller works with.
 type Dependencies struct {
 	Core       kubernetes.Interface
 	Nsinit     versioned.Interface
 	Namespaces coreinformers.NamespaceInformer
-	Lifecycles informers.NamespaceLifecycleInformer
+	// Informers has the informer of NamespaceLifecycles, which New registers.
+	Informers  informers.SharedInformerFactory
 	Exemptions *exemptions.List
 	Events     record.EventRecorder
 	Metrics    *Metrics
@@ -65,12 +69,16 @@ type Dependencies struct {
 // Controller drives each namespace through its lifecycle.
 type Controller struct {
 	Dependencies
+	// Lifecycles is the informer that New registered.
+	Lifecycles lifecycleinformers.NamespaceLifecycleInformer
 
 	client     client.NamespaceLifecycleInterface
 	namespaces corelisters.NamespaceLister
 	lifecycles listers.NamespaceLifecycleLister
 	synced     []cache.InformerSynced
-	queue      workers.Queue
+	// filled says whether the cache of lifecycles was filled once.
+	filled cache.InformerSynced
+	queue  workers.Queue
 
 	turns   turns
 	waits   waits
@@ -82,13 +90,15 @@ type Controller struct {
 func New(d Dependencies) (*Controller, error) {
 	c := &Controller{
 		Dependencies: d,
+		Lifecycles:   d.Informers.Nsinit().V1alpha1().NamespaceLifecycles(),
 		client:       d.Nsinit.NsinitV1alpha1().NamespaceLifecycles(),
 		namespaces:   d.Namespaces.Lister(),
-		lifecycles:   d.Lifecycles.Lister(),
 		turns:        turns{seen: map[string]sightings{}},
 		waits:        waits{seen: map[string]sighting{}},
 	}
 	c.queue = workers.NewFairQueue(Name, d.Clock, 20*time.Millisecond, maxRetryDelay, c.creator)
+	d.Informers.InformerFor(&v1alpha1.NamespaceLifecycle{}, c.newInformer)
+	c.lifecycles = c.Lifecycles.Lister()
 	namespaces, err := d.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.enqueue,
 		UpdateFunc: c.namespaceUpdated,
@@ -97,7 +107,7 @@ func New(d Dependencies) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch namespaces: %w", err)
 	}
-	lifecycles, err := d.Lifecycles.Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+	lifecycles, err := c.Lifecycles.Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc:    c.lifecycleAdded,
 		UpdateFunc: c.lifecycleUpdated,
 		DeleteFunc: c.enqueue,
@@ -106,7 +116,7 @@ func New(d Dependencies) (*Controller, error) {
 		return nil, fmt.Errorf("cannot watch NamespaceLifecycles: %w", err)
 	}
 	c.synced = []cache.InformerSynced{namespaces.HasSynced, d.Exemptions.HasSynced}
-	c.listing.synced = lifecycles.HasSynced
+	c.filled = lifecycles.HasSynced
 	d.Exemptions.OnChange(c.enqueueAll)
 	if d.Required != nil {
 		if err := d.Required.OnChange(c.objectChanged); err != nil {
@@ -197,14 +207,11 @@ func (c *Controller) Run(ctx context.Context, count int) error {
 	logger := klog.LoggerWithName(klog.FromContext(ctx), Name)
 	ctx = klog.NewContext(ctx, logger)
 	defer c.queue.ShutDown()
-	var listing sync.WaitGroup
-	defer listing.Wait()
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
 		return errors.New("stopped before the caches were filled")
 	}
-	listing.Go(func() { c.watchListing(ctx) })
-	if !cache.WaitForCacheSync(ctx.Done(), c.listing.settled) {
-		return errors.New("stopped before NamespaceLifecycles were listed")
+	if err := c.settle(ctx); err != nil {
+		return fmt.Errorf("stopped before NamespaceLifecycles were listed: %w", err)
 	}
 	logger.Info("Caches are filled", "workers", count)
 	workers.Run(ctx, c.queue, count, c.handle)
@@ -213,6 +220,10 @@ func (c *Controller) Run(ctx context.Context, count int) error {
 
 // handle reconciles a name, and counts failures. A conflict is not a failure.
 func (c *Controller) handle(ctx context.Context, name string) error {
+	if name == listKey {
+		c.checkList(ctx)
+		return nil
+	}
 	err := c.reconcile(ctx, name)
 	if err != nil && !apierrors.IsConflict(err) && !errors.Is(err, errExists) {
 		c.Metrics.failures.Inc()
@@ -229,8 +240,15 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if !known {
 		return nil // every name is re-queued when the list of exemptions exists
 	}
-	if problem := c.listing.current(); problem != nil {
-		return c.reconcileUnlisted(ctx, name, exempt, problem)
+	if s.unlisted = c.listing.current(); s.unlisted != nil {
+		if !isWaiting(s.namespace) {
+			return nil // every name is re-queued when lifecycles can be listed
+		}
+		if step := next(s); step != createLifecycle && step != withdrawReady {
+			if err := c.readLifecycle(ctx, name, &s); err != nil {
+				return err
+			}
+		}
 	}
 	if exempt && leftAlone(s) {
 		return nil
@@ -257,12 +275,12 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		}
 	}
 	// gofail: var lifecycleBeforeLiveRead struct{}
-	var err error
-	if s.lifecycle, err = c.liveLifecycle(ctx, name); err != nil {
+	if err := c.readLifecycle(ctx, name, &s); err != nil {
 		return err
 	}
 	// gofail: var lifecycleBetweenLiveReads struct{}
-	if s.namespace, err = c.liveNamespace(ctx, name); err != nil {
+	// The lifecycle belongs to the namespace that is read after it, or to a former namespace, which its UID shows.
+	if err := c.readNamespace(ctx, name, &s); err != nil {
 		return err
 	}
 	c.measureTurns(name, &s)
@@ -270,7 +288,9 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if now := next(s); now != step {
 		// The cache is behind. What happens before it catches up may never be an event, such as the
 		// removal of a lifecycle that the cache never showed.
-		c.queue.AddAfter(name, listInterval)
+		if s.unlisted == nil { // checkList re-queues it otherwise
+			c.queue.AddAfter(name, cacheDelay)
+		}
 		step = now
 	}
 	klog.FromContext(ctx).V(2).Info("Next step", "action", step)
@@ -313,33 +333,32 @@ func (c *Controller) cached(name string) (s state) {
 	return s
 }
 
-// live reads both objects, the lifecycle first. The lifecycle then belongs to the namespace that
-// is read after it, or to a former namespace, which its UID shows.
-func (c *Controller) live(ctx context.Context, name string) (s state, err error) {
-	if s.lifecycle, err = c.liveLifecycle(ctx, name); err == nil {
-		s.namespace, err = c.liveNamespace(ctx, name)
-	}
-	return s, err
-}
-
-func (c *Controller) liveLifecycle(ctx context.Context, name string) (*v1alpha1.NamespaceLifecycle, error) {
-	lifecycle, err := c.client.Get(ctx, name, metav1.GetOptions{})
+// readLifecycle reads the lifecycle live into a state.
+func (c *Controller) readLifecycle(ctx context.Context, name string, s *state) error {
+	reading, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	lifecycle, err := c.client.Get(reading, name, metav1.GetOptions{})
 	switch {
 	case utilapierrors.IsAbsent(err):
-		return nil, nil //nolint:nilnil // a state has no lifecycle then
+		lifecycle = nil
+	case err != nil && s.unlisted != nil:
+		return c.reportUnreadable(ctx, *s, err)
 	case err != nil:
-		return nil, fmt.Errorf("cannot read the NamespaceLifecycle: %w", err)
+		return fmt.Errorf("cannot read the NamespaceLifecycle: %w", err)
 	}
-	return lifecycle, nil
+	s.lifecycle = lifecycle
+	return nil
 }
 
-func (c *Controller) liveNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+// readNamespace reads the namespace live into a state.
+func (c *Controller) readNamespace(ctx context.Context, name string, s *state) error {
 	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case utilapierrors.IsAbsent(err):
-		return nil, nil //nolint:nilnil // a state has no namespace then
+		namespace = nil
 	case err != nil:
-		return nil, fmt.Errorf("cannot read the namespace: %w", err)
+		return fmt.Errorf("cannot read the namespace: %w", err)
 	}
-	return namespace, nil
+	s.namespace = namespace
+	return nil
 }

@@ -70,12 +70,11 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveLifecycle *v1
 	go func() { _ = exempt.Run(ctx) }()
 	<-read // before the controller is notified of changes, which enqueue every name
 	coreFactory := informers.NewSharedInformerFactory(core, 0)
-	nsinitFactory := nsinitinformers.NewSharedInformerFactory(nsinit, 0)
 	events := record.NewFakeRecorder(10)
 	controller, err := New(Dependencies{
 		Core: core, Nsinit: nsinit, Exemptions: exempt, Events: events, Metrics: NewMetrics(),
 		Namespaces: coreFactory.Core().V1().Namespaces(),
-		Lifecycles: nsinitFactory.Nsinit().V1alpha1().NamespaceLifecycles(),
+		Informers:  nsinitinformers.NewSharedInformerFactory(nsinit, 0),
 		Clock:      testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),
 	})
 	if err != nil {
@@ -372,7 +371,7 @@ func TestRefusedLifecycle(t *testing.T) {
 				t.Errorf("the condition (-want +got):\n%s", diff)
 			}
 			if !test.wantErr { // what brings the name back otherwise is the error
-				f.Clock.(*testingclock.FakeClock).Step(listInterval)
+				f.Clock.(*testingclock.FakeClock).Step(cacheDelay)
 				eventually(t, "the name is re-queued", func() bool { return f.queue.Len() == 1 })
 			}
 		})
@@ -411,7 +410,7 @@ func TestLifecycleNotCached(t *testing.T) {
 			if helper.IsClosed(live) != test.closed {
 				t.Errorf("closed: %t", helper.IsClosed(live))
 			}
-			f.Clock.(*testingclock.FakeClock).Step(listInterval)
+			f.Clock.(*testingclock.FakeClock).Step(cacheDelay)
 			eventually(t, "the name is re-queued", func() bool { return f.queue.Len() == 1 })
 		})
 	}

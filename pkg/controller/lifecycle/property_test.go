@@ -79,7 +79,7 @@ func (r replica) start(w *world) *Controller {
 	controller, err := New(Dependencies{
 		Core: r.core, Nsinit: r.nsinit, Exemptions: r.exempt, Events: &record.FakeRecorder{}, Metrics: NewMetrics(), Clock: w.clock,
 		Namespaces:   informers.NewSharedInformerFactory(r.core, 0).Core().V1().Namespaces(),
-		Lifecycles:   nsinitinformers.NewSharedInformerFactory(r.nsinit, 0).Nsinit().V1alpha1().NamespaceLifecycles(),
+		Informers:    nsinitinformers.NewSharedInformerFactory(r.nsinit, 0),
 		StalledAfter: time.Minute, Required: w.track(),
 	})
 	if err != nil {
@@ -288,7 +288,7 @@ func (m *model) disturbances() map[string]step {
 		}},
 		"another replica acts": {always, m.rivalReconciles},
 		"lifecycles cannot be listed": {always, func() {
-			m.controller.listing.problem = rapid.SampledFrom([]error{errBehind, errLost, unreadableError()}).Draw(m.t, "problem")
+			m.controller.listing.problem = rapid.SampledFrom([]error{errLost, unreadableError()}).Draw(m.t, "problem")
 		}},
 		"lifecycles can be listed again": {always, func() { m.controller.listing.problem = nil }},
 		"the cache of namespaces catches up": {always, func() {
