@@ -31,7 +31,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/freeze"
 	"github.com/nsinit/nsinit/pkg/controller/gate"
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
-	"github.com/nsinit/nsinit/pkg/controller/requiredobjects"
 	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
@@ -120,7 +119,7 @@ func (s *shared) lifecycles() (runnable, error) {
 	if err := metrics.Register(legacyregistry.Register); err != nil {
 		return nil, err
 	}
-	required, err := s.requiredObjects()
+	required, err := lifecycle.ParseRequiredObjects(s.RequiredObjects.Objects)
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +132,10 @@ func (s *shared) lifecycles() (runnable, error) {
 		Events:     s.events,
 		Metrics:    metrics,
 		Clock:      timing.SystemClock(),
-		Required:   required,
+		Metadata:   s.metadata,
+		Mapper:     restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.core.Discovery())),
 
-		StalledAfter: s.StalledAfter,
+		Required: required, RequiredTimeout: s.RequiredObjects.Timeout, StalledAfter: s.StalledAfter,
 	})
 	if err != nil {
 		return nil, err
@@ -143,27 +143,7 @@ func (s *shared) lifecycles() (runnable, error) {
 	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(s.coreInformers.Core().V1().Namespaces().Lister(), controller.Lifecycles.Lister(), timing.SystemClock())); err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) error {
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return required.Run(ctx) })
-		group.Go(func() error { return controller.Run(ctx, s.Workers) })
-		return group.Wait()
-	}, nil
-}
-
-// requiredObjects watches the objects that a namespace needs before it opens.
-func (s *shared) requiredObjects() (*requiredobjects.Tracker, error) {
-	objects, err := requiredobjects.Parse(s.RequiredObjects.Objects)
-	if err != nil {
-		return nil, err
-	}
-	return requiredobjects.New(requiredobjects.Dependencies{
-		Objects:  objects,
-		Metadata: s.metadata,
-		Mapper:   restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.core.Discovery())),
-		Clock:    timing.SystemClock(),
-		Timeout:  s.RequiredObjects.Timeout,
-	})
+	return func(ctx context.Context) error { return controller.Run(ctx, s.Workers) }, nil
 }
 
 // configurations updates the status of configurations, and releases deleted ones.

@@ -21,7 +21,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
-	"github.com/nsinit/nsinit/pkg/controller/requiredobjects"
+	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
 	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/leader"
@@ -77,7 +77,7 @@ func NewOptions() *Options {
 		}},
 		LeaderElection: leader.NewElection(namespace, name),
 	}
-	for _, object := range requiredobjects.ByKubernetes() {
+	for _, object := range lifecycle.ObjectsByKubernetes() {
 		o.RequiredObjects.Objects = append(o.RequiredObjects.Objects, object.String())
 	}
 	o.SecureServing.BindPort = 10443
@@ -142,7 +142,7 @@ func (o *Options) Validate() error {
 	if o.StalledAfter < 0 {
 		errs = append(errs, fmt.Errorf("--stalled-after=%s: set a positive duration, or 0 to disable the report", o.StalledAfter))
 	}
-	if _, err := requiredobjects.Parse(o.RequiredObjects.Objects); err != nil {
+	if _, err := lifecycle.ParseRequiredObjects(o.RequiredObjects.Objects); err != nil {
 		errs = append(errs, fmt.Errorf("--required-objects: %w", err))
 	}
 	if o.RequiredObjects.Timeout <= 0 {

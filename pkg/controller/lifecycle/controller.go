@@ -11,15 +11,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -28,7 +31,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
-	"github.com/nsinit/nsinit/pkg/controller/requiredobjects"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
@@ -60,8 +62,13 @@ type Dependencies struct {
 	Events     record.EventRecorder
 	Metrics    *Metrics
 	Clock      clock.WithTicker
-	// Required are the objects that a namespace needs before it opens. Nil: none.
-	Required *requiredobjects.Tracker
+	// Required are the objects that a namespace needs before it opens, and RequiredTimeout bounds the wait for one that appears in no
+	// namespace.
+	Required        []RequiredObject
+	RequiredTimeout time.Duration
+	Metadata        metadata.Interface
+	// Mapper finds the versions and the kinds of required objects.
+	Mapper meta.RESTMapper
 	// StalledAfter is how long a turn may last before it is reported as stalled. 0 disables the report.
 	StalledAfter time.Duration
 }
@@ -80,9 +87,10 @@ type Controller struct {
 	filled cache.InformerSynced
 	queue  workers.Queue
 
-	turns   turns
-	waits   waits
-	listing listing
+	// required watch the required objects.
+	required []*objectWatch
+	turns    turns
+	listing  listing
 }
 
 // New returns a controller that is not running yet. It registers handlers with the
@@ -94,7 +102,6 @@ func New(d Dependencies) (*Controller, error) {
 		client:       d.Nsinit.NsinitV1alpha1().NamespaceLifecycles(),
 		namespaces:   d.Namespaces.Lister(),
 		turns:        turns{seen: map[string]sightings{}},
-		waits:        waits{seen: map[string]sighting{}},
 	}
 	c.queue = workers.NewFairQueue(Name, d.Clock, 20*time.Millisecond, maxRetryDelay, c.creator)
 	d.Informers.InformerFor(&v1alpha1.NamespaceLifecycle{}, c.newInformer)
@@ -118,10 +125,12 @@ func New(d Dependencies) (*Controller, error) {
 	c.synced = []cache.InformerSynced{namespaces.HasSynced, d.Exemptions.HasSynced}
 	c.filled = lifecycles.HasSynced
 	d.Exemptions.OnChange(c.enqueueAll)
-	if d.Required != nil {
-		if err := d.Required.OnChange(c.objectChanged); err != nil {
+	for _, object := range d.Required {
+		required, err := watchObject(object, d.Metadata, d.Mapper, d.Clock, c.objectChanged)
+		if err != nil {
 			return nil, err
 		}
+		c.required = append(c.required, required)
 	}
 	return c, nil
 }
@@ -156,9 +165,10 @@ func (c *Controller) lifecycleAdded(object any, isInInitialList bool) {
 	lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle)
 	switch {
 	case ok && isInInitialList:
-		c.turns.announce(lifecycle.Name, lifecycle.UID, helper.Acting(lifecycle))
+		c.turns.firstSeen(lifecycle.Name, lifecycle, helper.Acting(lifecycle), c.Clock.Now())
+		c.turns.announce(lifecycle, helper.Acting(lifecycle))
 	case ok:
-		c.recordEvents(nil, lifecycle, nil)
+		c.recordEvents(nil, lifecycle)
 	}
 	c.enqueue(object)
 }
@@ -166,9 +176,8 @@ func (c *Controller) lifecycleAdded(object any, isInInitialList bool) {
 func (c *Controller) lifecycleUpdated(oldObj, newObj any) {
 	oldLifecycle, ok := oldObj.(*v1alpha1.NamespaceLifecycle)
 	if newLifecycle, isLifecycle := newObj.(*v1alpha1.NamespaceLifecycle); ok && isLifecycle {
-		entries := ended(oldLifecycle, newLifecycle)
-		c.recordEvents(oldLifecycle, newLifecycle, c.turns.end(newLifecycle, entries))
-		for _, entry := range entries {
+		c.recordEvents(oldLifecycle, newLifecycle)
+		for _, entry := range ended(oldLifecycle, newLifecycle) {
 			c.Metrics.turns.WithLabelValues(entry.Name, string(entry.State)).Observe(entry.EndTime.Sub(entry.StartTime.Time).Seconds())
 		}
 	}
@@ -207,6 +216,11 @@ func (c *Controller) Run(ctx context.Context, count int) error {
 	logger := klog.LoggerWithName(klog.FromContext(ctx), Name)
 	ctx = klog.NewContext(ctx, logger)
 	defer c.queue.ShutDown()
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	for _, required := range c.required {
+		watching.Go(func() { required.run(ctx) })
+	}
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
 		return errors.New("stopped before the caches were filled")
 	}
@@ -253,8 +267,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if exempt && leftAlone(s) {
 		return nil
 	}
-	c.measureTurns(name, &s)
-	c.measureObjects(ctx, name, &s)
+	c.measure(ctx, name, &s)
 	step := next(s)
 	switch step {
 	case nothing:
@@ -283,8 +296,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if err := c.readNamespace(ctx, name, &s); err != nil {
 		return err
 	}
-	c.measureTurns(name, &s)
-	c.measureObjects(ctx, name, &s)
+	c.measure(ctx, name, &s)
 	if now := next(s); now != step {
 		// The cache is behind. What happens before it catches up may never be an event, such as the
 		// removal of a lifecycle that the cache never showed.
@@ -295,12 +307,6 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	}
 	klog.FromContext(ctx).V(2).Info("Next step", "action", step)
 	return inStep(step, c.take(ctx, step, s))
-}
-
-// measureTurns sets s.timers.
-func (c *Controller) measureTurns(name string, s *state) {
-	now := c.Clock.Now()
-	s.timers = measure(s.lifecycle, c.turns.firstSeen(name, s.lifecycle, now), now, c.StalledAfter)
 }
 
 // exempt says whether a namespace is exempt by its name, as far as the ConfigMap was read.
