@@ -28,7 +28,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
 	"github.com/nsinit/nsinit/pkg/controller/configuration"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
-	"github.com/nsinit/nsinit/pkg/controller/freeze"
 	"github.com/nsinit/nsinit/pkg/controller/gate"
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
 	"github.com/nsinit/nsinit/pkg/controller/termination"
@@ -45,7 +44,7 @@ const resync = 10 * time.Minute
 // controllers returns the constructors of the controllers of the leader. A constructor returns nil if its
 // controller is disabled. To add a controller, add its constructor here.
 func (s *shared) controllers() []func() (runnable, error) {
-	return []func() (runnable, error){s.lifecycles, s.configurations, s.freezes, s.terminations, s.certificates, s.gate}
+	return []func() (runnable, error){s.lifecycles, s.configurations, s.terminations, s.certificates, s.gate}
 }
 
 // runnable runs until its context ends.
@@ -157,17 +156,6 @@ func (s *shared) configurations() (runnable, error) {
 		Configurations: configurations,
 		Lifecycles:     s.nsinitInformers.Nsinit().V1alpha1().NamespaceLifecycles(),
 		Clock:          timing.SystemClock(),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return controller.Run, nil
-}
-
-// freezes reports which namespaces are frozen.
-func (s *shared) freezes() (runnable, error) {
-	controller, err := freeze.New(freeze.Dependencies{
-		Core: s.core, Namespaces: s.coreInformers.Core().V1().Namespaces(), Events: s.events, Clock: timing.SystemClock(),
 	})
 	if err != nil {
 		return nil, err

@@ -238,11 +238,15 @@ func (c *Controller) handle(ctx context.Context, name string) error {
 		c.checkList(ctx)
 		return nil
 	}
+	frozenErr := c.reportFrozen(ctx, name)
 	err := c.reconcile(ctx, name)
 	if err != nil && !apierrors.IsConflict(err) && !errors.Is(err, errExists) {
 		c.Metrics.failures.Inc()
 	}
 	c.reportFailing(ctx, name, err)
+	if err == nil {
+		return frozenErr
+	}
 	return err
 }
 
