@@ -71,9 +71,9 @@ func NewOptions() *Options {
 		RequiredObjects: RequiredObjects{Timeout: 5 * time.Second},
 		Certificates: Certificates{Options: certificates.Options{
 			Namespace: namespace, CASecret: "nsinit-ca", ServingSecret: installation.ServingSecret,
-			Names:       installation.ServingNames(namespace),
-			APIServices: []string{installation.APIService},
-			CA:          365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour,
+			Names:      installation.ServingNames(namespace),
+			APIService: installation.APIService,
+			CA:         365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour,
 		}},
 		LeaderElection: leader.NewElection(namespace, name),
 	}

@@ -65,10 +65,6 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveLifecycle *v1
 	}
 	core, nsinit := corefake.NewClientset(coreObjects...), nsinitfake.NewClientset(nsinitObjects...)
 	exempt := exemptions.New(core, "nsinit-system")
-	read := make(chan struct{})
-	exempt.OnChange(sync.OnceFunc(func() { close(read) }))
-	go func() { _ = exempt.Run(ctx) }()
-	<-read // before the controller is notified of changes, which enqueue every name
 	coreFactory := informers.NewSharedInformerFactory(core, 0)
 	events := record.NewFakeRecorder(10)
 	controller, err := New(Dependencies{
@@ -93,6 +89,10 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveLifecycle *v1
 			}
 		}
 	}
+	read := make(chan struct{})
+	exempt.OnChange(sync.OnceFunc(func() { close(read) }))
+	go func() { _ = exempt.Run(ctx) }()
+	<-read // before there are names, which the controller enqueues when the list changes
 	f.cache(liveNamespace, liveLifecycle)
 	return f
 }

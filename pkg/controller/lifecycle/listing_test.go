@@ -89,8 +89,7 @@ func TestNoPolling(t *testing.T) {
 	if err := f.handle(t.Context(), "ns"); err != nil {
 		t.Fatal(err)
 	}
-	f.Clock.(*testingclock.FakeClock).Step(cacheDelay)
-	f.dequeue(t, listKey)
+	f.dequeue(t, listKey, cacheDelay)
 	for _, check := range []struct {
 		created []string
 		cached  string
@@ -117,10 +116,13 @@ func TestNoPolling(t *testing.T) {
 	}
 }
 
-// dequeue waits until a key is queued, and removes it.
-func (f *fixture) dequeue(t *testing.T, want string) {
+// dequeue lets time pass in steps until a key is queued, and removes it.
+func (f *fixture) dequeue(t *testing.T, want string, step time.Duration) {
 	t.Helper()
-	eventually(t, want+" is queued", func() bool { return f.queue.Len() > 0 })
+	eventually(t, want+" is queued", func() bool {
+		f.Clock.(*testingclock.FakeClock).Step(step)
+		return f.queue.Len() > 0
+	})
 	key, _ := f.queue.Get()
 	f.queue.Done(key)
 	if key != want {
@@ -142,9 +144,15 @@ func TestInformerFails(t *testing.T) {
 			f.nsinit.PrependReactor(verb, "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tooMany })
 			f.nsinit.PrependWatchReactor("namespacelifecycles", func(clienttesting.Action) (bool, watch.Interface, error) { return verb == "watch", nil, tooMany })
 			ctx, cancel := context.WithCancel(t.Context())
-			go informer.RunWithContext(ctx)
-			f.dequeue(t, listKey)
+			stopped := make(chan struct{})
+			go func() {
+				defer close(stopped)
+				informer.RunWithContext(ctx)
+			}()
+			eventually(t, "the informer fails", func() bool { return f.queue.Len() > 0 })
 			cancel()
+			<-stopped // it may fail again
+			f.dequeue(t, listKey, 0)
 			list := unreadableError()
 			f.nsinit.PrependReactor("list", "namespacelifecycles", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				if options := action.(clienttesting.ListActionImpl).ListOptions; options.Limit != onePage || options.FieldSelector != "" {
@@ -159,9 +167,8 @@ func TestInformerFails(t *testing.T) {
 				if err := f.handle(t.Context(), listKey); err != nil {
 					t.Fatal(err)
 				}
-				f.dequeue(t, "ns")
-				f.Clock.(*testingclock.FakeClock).Step(listInterval)
-				f.dequeue(t, listKey)
+				f.dequeue(t, "ns", 0)
+				f.dequeue(t, listKey, listInterval)
 			}
 			list, f.listing.stuck = nil, "before"
 			f.checkList(t.Context())
