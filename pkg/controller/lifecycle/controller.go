@@ -239,40 +239,40 @@ func (c *Controller) handle(ctx context.Context, name string) error {
 		return nil
 	}
 	frozenErr := c.reportFrozen(ctx, name)
-	err := c.reconcile(ctx, name)
+	step, err := c.reconcile(ctx, name)
 	if err != nil && !apierrors.IsConflict(err) && !errors.Is(err, errExists) {
 		c.Metrics.failures.Inc()
 	}
-	c.reportFailing(ctx, name, err)
+	c.reportFailing(ctx, name, step, err)
 	if err == nil {
 		return frozenErr
 	}
 	return err
 }
 
-// reconcile takes the next step for a name. The caches only suggest a step. Most steps are taken only if live
+// reconcile takes the next step for a name, and returns it with its error. The caches only suggest a step. Most steps are taken only if live
 // reads of both objects lead to the same step.
-func (c *Controller) reconcile(ctx context.Context, name string) error {
+func (c *Controller) reconcile(ctx context.Context, name string) (step action, err error) {
 	s := c.cached(name)
 	exempt, known := c.exempt(name, s)
 	if !known {
-		return nil // every name is re-queued when the list of exemptions exists
+		return "", nil // every name is re-queued when the list of exemptions exists
 	}
 	if s.unlisted = c.listing.current(); s.unlisted != nil {
 		if !isWaiting(s.namespace) {
-			return nil // every name is re-queued when lifecycles can be listed
+			return "", nil // every name is re-queued when lifecycles can be listed
 		}
 		if step := next(s); step != createLifecycle && step != withdrawReady {
 			if err := c.readLifecycle(ctx, name, &s); err != nil {
-				return err
+				return "", err
 			}
 		}
 	}
 	if exempt && leftAlone(s) {
-		return nil
+		return "", nil
 	}
 	c.measure(ctx, name, &s)
-	step := next(s)
+	step = next(s)
 	switch step {
 	case nothing:
 		if s.timers.wake > 0 {
@@ -282,23 +282,23 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 			c.queue.AddAfter(name, s.objects.wake)
 		}
 		c.announce(s)
-		return c.report(ctx, s)
+		return "", c.report(ctx, s)
 	case createLifecycle, withdrawReady, openGate:
 		// No live read is needed. The server reads the namespace live before it creates a lifecycle. A deletion is final, and so
 		// is the end of an initialization: the server accepts no change of an empty list. The writes that withdraw Ready and
 		// open the gate fail if the namespace changed since.
 		if err := c.take(ctx, step, s); !errors.Is(err, errExists) {
-			return inStep(step, err)
+			return step, err
 		}
 	}
 	// gofail: var lifecycleBeforeLiveRead struct{}
 	if err := c.readLifecycle(ctx, name, &s); err != nil {
-		return err
+		return "", err
 	}
 	// gofail: var lifecycleBetweenLiveReads struct{}
 	// The lifecycle belongs to the namespace that is read after it, or to a former namespace, which its UID shows.
 	if err := c.readNamespace(ctx, name, &s); err != nil {
-		return err
+		return "", err
 	}
 	c.measure(ctx, name, &s)
 	if now := next(s); now != step {
@@ -310,7 +310,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		step = now
 	}
 	klog.FromContext(ctx).V(2).Info("Next step", "action", step)
-	return inStep(step, c.take(ctx, step, s))
+	return step, c.take(ctx, step, s)
 }
 
 // exempt says whether a namespace is exempt by its name, as far as the ConfigMap was read.

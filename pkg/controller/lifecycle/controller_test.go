@@ -97,6 +97,12 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveLifecycle *v1
 	return f
 }
 
+// reconcile returns only the error.
+func (f *fixture) reconcile(ctx context.Context, name string) error {
+	_, err := f.Controller.reconcile(ctx, name)
+	return err
+}
+
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)

@@ -29,8 +29,8 @@ import (
 	typed "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/pkg/util/cached"
 	"github.com/nsinit/nsinit/pkg/util/printable"
-	"github.com/nsinit/nsinit/pkg/util/shared"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
@@ -48,7 +48,7 @@ type Populator struct {
 	// follow is called with the kind of each object whose drift is repaired.
 	follow func(schema.GroupVersionKind)
 	// populations lists the populations.
-	populations shared.Reads[[]*population.Population]
+	populations cached.Reads[[]*population.Population]
 }
 
 // New returns a Populator. It calls follow with the kind of an object whose drift is repaired, each time it applies one.

@@ -4,7 +4,8 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package cached makes the objects smaller that informers keep, and reads the arguments of their handlers.
+// Package cached makes the objects smaller that informers keep, reads the arguments of their handlers, and lets callers share what one of
+// them reads.
 package cached
 
 import (
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
@@ -92,4 +94,14 @@ func withOneOther[F ~string](all []F, own ...F) []F {
 		}
 	}
 	return kept
+}
+
+// Object returns the deleted object, and whether it is a T. If the informer missed the deletion, it is the
+// last known state.
+func Object[T any](object any) (T, bool) {
+	if unseen, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = unseen.Obj
+	}
+	typed, ok := object.(T)
+	return typed, ok
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/shared"
+	"github.com/nsinit/nsinit/pkg/util/cached"
 )
 
 // readTimeout bounds one read. A request waits for at most two reads, which end before timing.CreateTimeout,
@@ -33,7 +33,7 @@ type Reader struct {
 	verify  func(ctx context.Context) error
 	timeout time.Duration
 	metrics *Metrics
-	reads   shared.Reads[[]v1alpha1.NamespaceInitializerConfiguration]
+	reads   cached.Reads[[]v1alpha1.NamespaceInitializerConfiguration]
 	// failing is true if the last read failed.
 	failing bool
 }
