@@ -28,7 +28,6 @@ import (
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
-	"github.com/nsinit/nsinit/pkg/util/cached"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
@@ -83,10 +82,11 @@ func New(d Dependencies) (*Controller, error) {
 		queue:          workers.NewQueue(Name, d.Clock, minRetryDelay, maxRetryDelay),
 		deletions:      map[string]deletion{},
 	}
-	registration, err := d.Configurations.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { c.enqueueAll() },
+	typed := cache.NewTypedSharedIndexInformer[*v1alpha1.NamespaceInitializerConfiguration](d.Configurations.Informer())
+	registration, err := typed.AddTypedEventHandler(informers.NamespaceInitializerConfigurationHandlerFuncs{
+		AddFunc:    func(*v1alpha1.NamespaceInitializerConfiguration) { c.enqueueAll() },
 		UpdateFunc: c.configurationUpdated,
-		DeleteFunc: func(any) { c.enqueueAll() },
+		DeleteFunc: func(informers.DeletedNamespaceInitializerConfiguration) { c.enqueueAll() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch configurations: %w", err)
@@ -95,10 +95,14 @@ func New(d Dependencies) (*Controller, error) {
 	if err := d.Lifecycles.Informer().AddIndexers(cache.Indexers{byConfiguration: pendingOn}); err != nil {
 		return nil, err
 	}
-	registration, err = d.Lifecycles.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	registration, err = cache.NewTypedSharedIndexInformer[*v1alpha1.NamespaceLifecycle](d.Lifecycles.Informer()).AddTypedEventHandler(informers.NamespaceLifecycleHandlerFuncs{
 		AddFunc:    c.lifecycleChanged,
-		UpdateFunc: func(_, lifecycle any) { c.lifecycleChanged(lifecycle) },
-		DeleteFunc: c.lifecycleChanged,
+		UpdateFunc: func(_, lifecycle *v1alpha1.NamespaceLifecycle) { c.lifecycleChanged(lifecycle) },
+		DeleteFunc: func(lifecycle informers.DeletedNamespaceLifecycle) {
+			if lifecycle.OptionalObj != nil {
+				c.lifecycleChanged(lifecycle.OptionalObj)
+			}
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch NamespaceLifecycles: %w", err)
@@ -114,11 +118,8 @@ func (c *Controller) enqueueAll() {
 	}
 }
 
-func (c *Controller) configurationUpdated(oldObj, newObj any) {
-	oldConfiguration, ok := oldObj.(*v1alpha1.NamespaceInitializerConfiguration)
-	newConfiguration, isConfiguration := newObj.(*v1alpha1.NamespaceInitializerConfiguration)
+func (c *Controller) configurationUpdated(oldConfiguration, newConfiguration *v1alpha1.NamespaceInitializerConfiguration) {
 	switch {
-	case !ok || !isConfiguration:
 	case oldConfiguration.UID != newConfiguration.UID || oldConfiguration.Generation != newConfiguration.Generation || oldConfiguration.DeletionTimestamp.IsZero() != newConfiguration.DeletionTimestamp.IsZero(),
 		!slices.Equal(reportedNames(oldConfiguration), reportedNames(newConfiguration)): // activation: WhenServed may apply now
 		c.enqueueAll()
@@ -129,11 +130,7 @@ func (c *Controller) configurationUpdated(oldObj, newObj any) {
 }
 
 // lifecycleChanged re-queues the configurations of a plan.
-func (c *Controller) lifecycleChanged(object any) {
-	lifecycle, ok := cached.Object[*v1alpha1.NamespaceLifecycle](object)
-	if !ok {
-		return
-	}
+func (c *Controller) lifecycleChanged(lifecycle *v1alpha1.NamespaceLifecycle) {
 	for _, planned := range lifecycle.Spec.Plan {
 		if planned.Configuration != nil {
 			c.queue.AddAfter(planned.Configuration.Name, settleDelay)

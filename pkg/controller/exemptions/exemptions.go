@@ -45,10 +45,10 @@ func (l *List) OnChange(f func()) { l.onChange = append(l.onChange, f) }
 // Run watches the ConfigMap until the context ends, and logs its changes.
 func (l *List) Run(ctx context.Context) error {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "configMap", klog.KRef(l.namespace, installation.Exemptions))
-	registration, err := l.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { l.changed(logger, object) },
-		UpdateFunc: func(_, object any) { l.changed(logger, object) },
-		DeleteFunc: func(any) {
+	registration, err := cache.NewTypedSharedIndexInformer[*corev1.ConfigMap](l.informer).AddTypedEventHandler(coreinformers.ConfigMapHandlerFuncs{
+		AddFunc:    func(configMap *corev1.ConfigMap) { l.changed(logger, configMap) },
+		UpdateFunc: func(_, configMap *corev1.ConfigMap) { l.changed(logger, configMap) },
+		DeleteFunc: func(coreinformers.DeletedConfigMap) {
 			l.current.Store(nil)
 			l.missing(logger)
 		},
@@ -68,11 +68,7 @@ func (l *List) Run(ctx context.Context) error {
 // HasSynced says whether the ConfigMap was listed once.
 func (l *List) HasSynced() bool { return l.informer.HasSynced() }
 
-func (l *List) changed(logger klog.Logger, object any) {
-	configMap, ok := object.(*corev1.ConfigMap)
-	if !ok {
-		return
-	}
+func (l *List) changed(logger klog.Logger, configMap *corev1.ConfigMap) {
 	list := installation.ParseExemptions(configMap)
 	l.current.Store(list)
 	logger.Info("Read the list of exemptions", "entries", list.Len())

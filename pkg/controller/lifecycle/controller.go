@@ -106,18 +106,19 @@ func New(d Dependencies) (*Controller, error) {
 	c.queue = workers.NewFairQueue(Name, d.Clock, 20*time.Millisecond, maxRetryDelay, c.creator)
 	d.Informers.InformerFor(&v1alpha1.NamespaceLifecycle{}, c.newInformer)
 	c.lifecycles = c.Lifecycles.Lister()
-	namespaces, err := d.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    c.enqueue,
+	namespaces, err := cache.NewTypedSharedIndexInformer[*corev1.Namespace](d.Namespaces.Informer()).AddTypedEventHandler(coreinformers.NamespaceHandlerFuncs{
+		AddFunc:    func(namespace *corev1.Namespace) { c.queue.Add(namespace.Name) },
 		UpdateFunc: c.namespaceUpdated,
-		DeleteFunc: c.enqueue,
+		DeleteFunc: func(namespace coreinformers.DeletedNamespace) { c.queue.Add(namespace.GetName()) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch namespaces: %w", err)
 	}
-	lifecycles, err := c.Lifecycles.Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+	typed := cache.NewTypedSharedIndexInformer[*v1alpha1.NamespaceLifecycle](c.Lifecycles.Informer())
+	lifecycles, err := typed.AddTypedEventHandler(lifecycleinformers.NamespaceLifecycleDetailedHandlerFuncs{
 		AddFunc:    c.lifecycleAdded,
 		UpdateFunc: c.lifecycleUpdated,
-		DeleteFunc: c.enqueue,
+		DeleteFunc: func(lifecycle lifecycleinformers.DeletedNamespaceLifecycle) { c.queue.Add(lifecycle.GetName()) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch NamespaceLifecycles: %w", err)
@@ -144,13 +145,6 @@ func (c *Controller) creator(name string) string {
 	return namespace.Annotations[v1alpha1.AnnotationCreatedBy]
 }
 
-// enqueue adds the name of a namespace, which is also the name of its lifecycle.
-func (c *Controller) enqueue(object any) {
-	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
-		c.queue.Add(key)
-	}
-}
-
 // enqueueAll adds every name. A lifecycle can outlive its namespace.
 func (c *Controller) enqueueAll() {
 	for _, informer := range []cache.SharedIndexInformer{c.Namespaces.Informer(), c.Lifecycles.Informer()} {
@@ -161,36 +155,28 @@ func (c *Controller) enqueueAll() {
 }
 
 // lifecycleAdded records no events for the initial list: the former leader has recorded them.
-func (c *Controller) lifecycleAdded(object any, isInInitialList bool) {
-	lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle)
-	switch {
-	case ok && isInInitialList:
+func (c *Controller) lifecycleAdded(lifecycle *v1alpha1.NamespaceLifecycle, isInInitialList bool) {
+	if isInInitialList {
 		c.turns.firstSeen(lifecycle.Name, lifecycle, helper.Acting(lifecycle), c.Clock.Now())
 		c.turns.announce(lifecycle, helper.Acting(lifecycle))
-	case ok:
+	} else {
 		c.recordEvents(nil, lifecycle)
 	}
-	c.enqueue(object)
+	c.queue.Add(lifecycle.Name)
 }
 
-func (c *Controller) lifecycleUpdated(oldObj, newObj any) {
-	oldLifecycle, ok := oldObj.(*v1alpha1.NamespaceLifecycle)
-	if newLifecycle, isLifecycle := newObj.(*v1alpha1.NamespaceLifecycle); ok && isLifecycle {
-		c.recordEvents(oldLifecycle, newLifecycle)
-		for _, entry := range ended(oldLifecycle, newLifecycle) {
-			c.Metrics.turns.WithLabelValues(entry.Name, string(entry.State)).Observe(entry.EndTime.Sub(entry.StartTime.Time).Seconds())
-		}
+func (c *Controller) lifecycleUpdated(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) {
+	c.recordEvents(oldLifecycle, newLifecycle)
+	for _, entry := range ended(oldLifecycle, newLifecycle) {
+		c.Metrics.turns.WithLabelValues(entry.Name, string(entry.State)).Observe(entry.EndTime.Sub(entry.StartTime.Time).Seconds())
 	}
-	c.enqueue(newObj)
+	c.queue.Add(newLifecycle.Name)
 }
 
-func (c *Controller) namespaceUpdated(oldObj, newObj any) {
-	oldNamespace, ok := oldObj.(*corev1.Namespace)
-	newNamespace, isNamespace := newObj.(*corev1.Namespace)
-	if ok && isNamespace && onlyFailureReported(oldNamespace, newNamespace) {
-		return
+func (c *Controller) namespaceUpdated(oldNamespace, newNamespace *corev1.Namespace) {
+	if !onlyFailureReported(oldNamespace, newNamespace) {
+		c.queue.Add(newNamespace.Name)
 	}
-	c.enqueue(newObj)
 }
 
 // onlyFailureReported says whether an update only reports that the last step failed. Such an update

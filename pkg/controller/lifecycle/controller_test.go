@@ -636,7 +636,7 @@ func TestCreatorsInTurn(t *testing.T) {
 		creator, _, _ := strings.Cut(name, "-")
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: creator}}}
 		f.cache(namespace, nil)
-		f.enqueue(namespace)
+		f.queue.Add(name)
 	}
 	var names []string
 	for range 2 {

@@ -111,7 +111,7 @@ func watchObject(object RequiredObject, client metadata.Interface, mapper meta.R
 	if err := w.informer.SetWatchErrorHandlerWithContext(w.failed); err != nil {
 		return nil, err
 	}
-	if _, err := w.informer.AddEventHandler(w.handler(changed)); err != nil {
+	if _, err := cache.NewTypedSharedIndexInformer[*metav1.PartialObjectMetadata](w.informer).AddTypedEventHandler(w.handler(changed)); err != nil {
 		return nil, fmt.Errorf("cannot watch %s: %w", object, err)
 	}
 	return w, nil
@@ -126,22 +126,17 @@ func (w *objectWatch) run(ctx context.Context) {
 }
 
 // handler notes when an object appears in a namespace, and calls changed.
-func (w *objectWatch) handler(changed func(namespace string)) cache.ResourceEventHandler {
-	notify := func(object any) {
-		if accessor, err := meta.Accessor(object); err == nil {
-			changed(accessor.GetNamespace())
-		}
-	}
-	return cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(object any, isInInitialList bool) {
+func (w *objectWatch) handler(changed func(namespace string)) cache.TypedResourceEventHandler[*metav1.PartialObjectMetadata] {
+	return cache.TypedResourceEventHandlerDetailedFuncs[*metav1.PartialObjectMetadata]{
+		AddFunc: func(object *metav1.PartialObjectMetadata, isInInitialList bool) {
 			if !isInInitialList {
 				w.mu.Lock()
 				w.appeared = w.clock.Now()
 				w.mu.Unlock()
 			}
-			notify(object)
+			changed(object.Namespace)
 		},
-		UpdateFunc: func(_, object any) { notify(object) },
+		UpdateFunc: func(_, object *metav1.PartialObjectMetadata) { changed(object.Namespace) },
 	}
 }
 
