@@ -118,7 +118,7 @@ func (s *shared) lifecycles() (runnable, error) {
 	if err := metrics.Register(legacyregistry.Register); err != nil {
 		return nil, err
 	}
-	required, err := lifecycle.ParseRequiredObjects(s.RequiredObjects.Objects)
+	required, err := lifecycle.ParseRequiredObjects(s.RequiredObjects)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (s *shared) lifecycles() (runnable, error) {
 		Metadata:   s.metadata,
 		Mapper:     restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.core.Discovery())),
 
-		Required: required, RequiredTimeout: s.RequiredObjects.Timeout, StalledAfter: s.StalledAfter,
+		Required: required, RequiredTimeout: s.RequiredTimeout, StalledAfter: s.StalledAfter,
 	})
 	if err != nil {
 		return nil, err

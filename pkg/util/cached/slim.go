@@ -9,6 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 package cached
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,12 +76,8 @@ func identity(n *corev1.Namespace) *corev1.Namespace {
 }
 
 func only(all map[string]string, keys ...string) map[string]string {
-	kept := map[string]string{}
-	for _, key := range keys {
-		if value, ok := all[key]; ok {
-			kept[key] = value
-		}
-	}
+	kept := maps.Clone(all)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return !slices.Contains(keys, key) })
 	return kept
 }
 
