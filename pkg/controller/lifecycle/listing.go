@@ -49,8 +49,9 @@ type listing struct {
 	doubt bool
 	// failed says that the last list failed.
 	failed bool
-	// newest is the version of the last created lifecycle, and expected one that the cache should have at the next check, or "".
-	newest, expected string
+	// newest is the version of the last created lifecycle, and expected one that the cache should have at the next check, or "". seen is
+	// the version of the cache when the check was planned.
+	newest, expected, seen string
 	// problem is why lifecycles cannot be listed, or nil.
 	problem error
 	// stuck is the version of the cache when the problem began.
@@ -75,28 +76,32 @@ func (c *Controller) suspect(err error) error {
 	return err
 }
 
-// expect causes a list if the cache does not have a version soon.
+// expect causes a list if the cache does not have a version of a lifecycle soon, and does not change.
 func (c *Controller) expect(version string) {
 	c.listing.mu.Lock()
 	defer c.listing.mu.Unlock()
 	c.listing.newest = version
 	if c.listing.expected == "" {
-		c.listing.expected = version
-		c.queue.AddAfter(listKey, cacheDelay)
+		c.planCheck(c.Lifecycles.Informer().LastSyncResourceVersion())
 	}
 }
 
-// isDue says whether to list, for a version of the cache. If later versions are expected too, it has them checked later.
+// planCheck has it checked later whether the cache has the newest version. The caller holds the lock.
+func (c *Controller) planCheck(cached string) {
+	c.listing.expected, c.listing.seen = c.listing.newest, cached
+	c.queue.AddAfter(listKey, cacheDelay)
+}
+
+// isDue says whether to list, for a version of the cache. A cache that only lags changes.
 func (c *Controller) isDue(cached string) bool {
 	c.listing.mu.Lock()
 	defer c.listing.mu.Unlock()
-	behind := isOlder(cached, c.listing.expected)
+	stuck := isOlder(cached, c.listing.expected) && cached == c.listing.seen
 	c.listing.expected = ""
-	if !behind && isOlder(cached, c.listing.newest) {
-		c.listing.expected = c.listing.newest
-		c.queue.AddAfter(listKey, cacheDelay)
+	if !stuck && isOlder(cached, c.listing.newest) {
+		c.planCheck(cached)
 	}
-	return behind || c.listing.doubt
+	return stuck || c.listing.doubt
 }
 
 func isOlder(a, b string) bool {

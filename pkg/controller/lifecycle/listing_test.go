@@ -90,13 +90,14 @@ func TestNoPolling(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.dequeue(t, listKey, cacheDelay)
+	f.listing.seen = "6" // a fake informer has no version
 	for _, check := range []struct {
 		created []string
 		cached  string
 		due     bool
 	}{
 		{nil, "6", true}, {[]string{"7"}, "7", false}, {[]string{"8"}, "9", false}, {[]string{"10"}, "", false},
-		{[]string{"10", "11"}, "10", false}, {[]string{"12"}, "10", true}, {nil, "10", false},
+		{[]string{"10", "11"}, "10", false}, {[]string{"12"}, "10", true}, {nil, "10", false}, {nil, "11", false}, {nil, "11", true}, {nil, "12", false},
 	} {
 		for _, version := range check.created {
 			f.expect(version)
