@@ -95,7 +95,8 @@ func New(d Dependencies) (*Controller, error) {
 	if err := d.Lifecycles.Informer().AddIndexers(cache.Indexers{byConfiguration: pendingOn}); err != nil {
 		return nil, err
 	}
-	registration, err = cache.NewTypedSharedIndexInformer[*v1alpha1.NamespaceLifecycle](d.Lifecycles.Informer()).AddTypedEventHandler(informers.NamespaceLifecycleHandlerFuncs{
+	lifecycles := cache.NewTypedSharedIndexInformer[*v1alpha1.NamespaceLifecycle](d.Lifecycles.Informer())
+	registration, err = lifecycles.AddTypedEventHandler(informers.NamespaceLifecycleHandlerFuncs{
 		AddFunc:    c.lifecycleChanged,
 		UpdateFunc: func(_, lifecycle *v1alpha1.NamespaceLifecycle) { c.lifecycleChanged(lifecycle) },
 		DeleteFunc: func(lifecycle informers.DeletedNamespaceLifecycle) {

@@ -54,10 +54,11 @@ func namesAccepted(configuration *v1alpha1.NamespaceInitializerConfiguration, al
 
 // withStatus returns a copy with the status that follows from all configurations and the number of
 // pending namespaces, or nil if the status is up to date. It also returns the time until the next report is overdue, or 0.
-func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all []*v1alpha1.NamespaceInitializerConfiguration, pending int, now time.Time) (updated *v1alpha1.NamespaceInitializerConfiguration, overdue time.Duration) {
-	updated = configuration.DeepCopy()
+func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all []*v1alpha1.NamespaceInitializerConfiguration, pending int,
+	now time.Time) (*v1alpha1.NamespaceInitializerConfiguration, time.Duration) {
+	updated := configuration.DeepCopy()
 	updated.Status.PendingNamespaces = int32(pending) //nolint:gosec // a count of namespaces
-	overdue = setServed(updated, now)
+	overdue := setServed(updated, now)
 	if configuration.DeletionTimestamp == nil {
 		condition := namesAccepted(configuration, all)
 		condition.LastTransitionTime = metav1.NewTime(now)

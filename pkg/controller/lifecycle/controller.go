@@ -127,8 +127,8 @@ func New(d Dependencies) (*Controller, error) {
 	c.filled = lifecycles.HasSynced
 	d.Exemptions.OnChange(c.enqueueAll)
 	for _, object := range d.Required {
-		required, err := watchObject(object, d.Metadata, d.Mapper, d.Clock, c.objectChanged)
-		if err != nil {
+		required := &objectWatch{RequiredObject: object, client: d.Metadata, mapper: d.Mapper, clock: d.Clock, changed: c.objectChanged}
+		if err := required.prepare(); err != nil {
 			return nil, err
 		}
 		c.required = append(c.required, required)

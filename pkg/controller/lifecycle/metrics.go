@@ -31,7 +31,8 @@ func NewMetrics() *Metrics {
 		return &metrics.CounterOpts{Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: name, StabilityLevel: metrics.ALPHA, Help: help}
 	}
 	histogram := func(name, help string, buckets ...float64) *metrics.HistogramOpts {
-		return &metrics.HistogramOpts{Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: name, StabilityLevel: metrics.ALPHA, Help: help, Buckets: buckets}
+		return &metrics.HistogramOpts{Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: name, StabilityLevel: metrics.ALPHA, Help: help,
+			Buckets: buckets}
 	}
 	return &Metrics{
 		openings: metrics.NewCounter(counter("gate_openings_total", "Number of namespaces whose gate this instance opened.")),

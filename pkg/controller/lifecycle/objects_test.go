@@ -77,8 +77,8 @@ func newRequiring(t *testing.T, namespace *corev1.Namespace, lifecycle *v1alpha1
 	namespace.CreationTimestamp = metav1.NewTime(startOfTests().Add(-2 * time.Hour))
 	f := &requiring{fixture: newFixture(t, namespace, lifecycle)}
 	mapper, client := accountClient()
-	required, err := watchObject(ObjectsByKubernetes()[0], client, mapper, f.Clock, f.objectChanged)
-	if err != nil {
+	required := &objectWatch{RequiredObject: ObjectsByKubernetes()[0], client: client, mapper: mapper, clock: f.Clock, changed: f.objectChanged}
+	if err := required.prepare(); err != nil {
 		t.Fatal(err)
 	}
 	f.required, f.metadata, f.RequiredTimeout = []*objectWatch{required}, client, 5*time.Second

@@ -87,8 +87,10 @@ type objectWatch struct {
 	RequiredObject
 	client metadata.Interface
 	// mapper finds the version and the kind of the resource. Its errors are retried.
-	mapper   meta.RESTMapper
-	clock    clock.PassiveClock
+	mapper meta.RESTMapper
+	clock  clock.PassiveClock
+	// changed is called with the name of each namespace in which the object appeared or changed.
+	changed  func(namespace string)
 	informer cache.SharedIndexInformer
 
 	mu sync.Mutex
@@ -100,21 +102,30 @@ type objectWatch struct {
 	started, appeared time.Time
 }
 
-// watchObject returns the watch of an object, which does not run yet. It calls changed with the name of each namespace in which the object
-// appeared or changed.
-func watchObject(object RequiredObject, client metadata.Interface, mapper meta.RESTMapper, clock clock.PassiveClock, changed func(namespace string)) (*objectWatch, error) {
-	w := &objectWatch{RequiredObject: object, client: client, mapper: mapper, clock: clock}
+// prepare makes the informer, which does not run yet.
+func (w *objectWatch) prepare() error {
 	w.informer = cache.NewSharedIndexInformer(w.listWatch(), &metav1.PartialObjectMetadata{}, 0, nil)
 	if err := w.informer.SetTransform(strip); err != nil {
-		return nil, err
+		return err
 	}
 	if err := w.informer.SetWatchErrorHandlerWithContext(w.failed); err != nil {
-		return nil, err
+		return err
 	}
-	if _, err := cache.NewTypedSharedIndexInformer[*metav1.PartialObjectMetadata](w.informer).AddTypedEventHandler(w.handler(changed)); err != nil {
-		return nil, fmt.Errorf("cannot watch %s: %w", object, err)
+	handler := cache.TypedResourceEventHandlerDetailedFuncs[*metav1.PartialObjectMetadata]{
+		AddFunc: func(object *metav1.PartialObjectMetadata, isInInitialList bool) {
+			if !isInInitialList {
+				w.mu.Lock()
+				w.appeared = w.clock.Now()
+				w.mu.Unlock()
+			}
+			w.changed(object.Namespace)
+		},
+		UpdateFunc: func(_, object *metav1.PartialObjectMetadata) { w.changed(object.Namespace) },
 	}
-	return w, nil
+	if _, err := cache.NewTypedSharedIndexInformer[*metav1.PartialObjectMetadata](w.informer).AddTypedEventHandler(handler); err != nil {
+		return fmt.Errorf("cannot watch %s: %w", w.RequiredObject, err)
+	}
+	return nil
 }
 
 // run watches the object until the context ends.
@@ -123,21 +134,6 @@ func (w *objectWatch) run(ctx context.Context) {
 	w.started = w.clock.Now()
 	w.mu.Unlock()
 	w.informer.RunWithContext(ctx)
-}
-
-// handler notes when an object appears in a namespace, and calls changed.
-func (w *objectWatch) handler(changed func(namespace string)) cache.TypedResourceEventHandler[*metav1.PartialObjectMetadata] {
-	return cache.TypedResourceEventHandlerDetailedFuncs[*metav1.PartialObjectMetadata]{
-		AddFunc: func(object *metav1.PartialObjectMetadata, isInInitialList bool) {
-			if !isInInitialList {
-				w.mu.Lock()
-				w.appeared = w.clock.Now()
-				w.mu.Unlock()
-			}
-			changed(object.Namespace)
-		},
-		UpdateFunc: func(_, object *metav1.PartialObjectMetadata) { changed(object.Namespace) },
-	}
 }
 
 // listWatch lists and watches the metadata of the object in all namespaces. A resource that is not served

@@ -58,8 +58,8 @@ func newWatching(t *testing.T, objects []RequiredObject, live ...runtime.Object)
 	f := &watching{client: metadatafake.NewSimpleMetadataClient(scheme, live...), clock: testingclock.NewFakeClock(startOfTests()), changed: map[string]int{}}
 	f.Controller = &Controller{Dependencies: Dependencies{RequiredTimeout: 5 * time.Second}}
 	for _, object := range objects {
-		w, err := watchObject(object, f.client, objectMapper(), f.clock, f.change)
-		if err != nil {
+		w := &objectWatch{RequiredObject: object, client: f.client, mapper: objectMapper(), clock: f.clock, changed: f.change}
+		if err := w.prepare(); err != nil {
 			t.Fatal(err)
 		}
 		f.required = append(f.required, w)
