@@ -92,7 +92,7 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveLifecycle *v1
 	read := make(chan struct{})
 	exempt.OnChange(sync.OnceFunc(func() { close(read) }))
 	go func() { _ = exempt.Run(ctx) }()
-	<-read // before there are names, which the controller enqueues when the list changes
+	<-read                                             // before there are names, which the controller enqueues when the list changes
 	eventually(t, "the list is watched", func() bool { // the fake client loses what happens before
 		return slices.ContainsFunc(core.Actions(), func(action clienttesting.Action) bool { return action.GetVerb() == "watch" })
 	})
