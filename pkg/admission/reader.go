@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/shared"
+	"github.com/nsinit/nsinit/pkg/util/cached"
 )
 
 // readTimeout bounds one read. A request waits for at most two reads, which end before timing.CreateTimeout,
@@ -32,7 +32,7 @@ type Reader struct {
 	verify  func(ctx context.Context) error
 	timeout time.Duration
 	metrics *Metrics
-	reads   shared.Reads[[]v1alpha1.NamespaceInitializerConfiguration]
+	reads   cached.Reads[[]v1alpha1.NamespaceInitializerConfiguration]
 	// failing is true if the last read failed.
 	failing bool
 }

@@ -25,18 +25,14 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
 	"github.com/nsinit/nsinit/pkg/controller/configuration"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
-	"github.com/nsinit/nsinit/pkg/controller/freeze"
 	"github.com/nsinit/nsinit/pkg/controller/gate"
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
-	"github.com/nsinit/nsinit/pkg/controller/requiredobjects"
 	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
-	lifecycleinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/cached"
 	"github.com/nsinit/nsinit/pkg/util/timing"
@@ -48,7 +44,7 @@ const resync = 10 * time.Minute
 // controllers returns the constructors of the controllers of the leader. A constructor returns nil if its
 // controller is disabled. To add a controller, add its constructor here.
 func (s *shared) controllers() []func() (runnable, error) {
-	return []func() (runnable, error){s.lifecycles, s.configurations, s.freezes, s.terminations, s.certificates, s.gate}
+	return []func() (runnable, error){s.lifecycles, s.configurations, s.terminations, s.certificates, s.gate}
 }
 
 // runnable runs until its context ends.
@@ -89,7 +85,10 @@ func (o *Options) runControllers(ctx context.Context, clients clients) error {
 		exemptions:      exemptions.New(clients.core, installation.Namespace()),
 		events:          events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}),
 	}
-	s.withoutIndexes()
+	// Namespaces are in no namespace, so an index of them by namespace is not needed.
+	s.coreInformers.InformerFor(&corev1.Namespace{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return coreinformers.NewNamespaceInformer(client, resync, cache.Indexers{})
+	})
 	runnables := []runnable{s.exemptions.Run}
 	for _, controller := range s.controllers() {
 		run, err := controller()
@@ -113,26 +112,13 @@ func (o *Options) runControllers(ctx context.Context, clients clients) error {
 	return err
 }
 
-// withoutIndexes lets the informers of objects that are not in namespaces keep no index of objects by namespace.
-func (s *shared) withoutIndexes() {
-	s.coreInformers.InformerFor(&corev1.Namespace{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return coreinformers.NewNamespaceInformer(client, resync, cache.Indexers{})
-	})
-	s.nsinitInformers.InformerFor(&v1alpha1.NamespaceLifecycle{}, func(client versioned.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return lifecycleinformers.NewNamespaceLifecycleInformer(client, resync, cache.Indexers{})
-	})
-}
-
 // lifecycles drives each namespace through its lifecycle.
 func (s *shared) lifecycles() (runnable, error) {
-	metrics, lifecycles := lifecycle.NewMetrics(), s.nsinitInformers.Nsinit().V1alpha1().NamespaceLifecycles()
+	metrics := lifecycle.NewMetrics()
 	if err := metrics.Register(legacyregistry.Register); err != nil {
 		return nil, err
 	}
-	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(s.coreInformers.Core().V1().Namespaces().Lister(), lifecycles.Lister(), timing.SystemClock())); err != nil {
-		return nil, err
-	}
-	required, err := s.requiredObjects()
+	required, err := lifecycle.ParseRequiredObjects(s.RequiredObjects)
 	if err != nil {
 		return nil, err
 	}
@@ -140,39 +126,23 @@ func (s *shared) lifecycles() (runnable, error) {
 		Core:       s.core,
 		Nsinit:     s.nsinit,
 		Namespaces: s.coreInformers.Core().V1().Namespaces(),
-		Lifecycles: lifecycles,
+		Informers:  s.nsinitInformers,
 		Exemptions: s.exemptions,
 		Events:     s.events,
 		Metrics:    metrics,
 		Clock:      timing.SystemClock(),
-		Required:   required,
+		Metadata:   s.metadata,
+		Mapper:     restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.core.Discovery())),
 
-		StalledAfter: s.StalledAfter,
+		Required: required, RequiredTimeout: s.RequiredTimeout, StalledAfter: s.StalledAfter,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) error {
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return required.Run(ctx) })
-		group.Go(func() error { return controller.Run(ctx, s.Workers) })
-		return group.Wait()
-	}, nil
-}
-
-// requiredObjects watches the objects that a namespace needs before it opens.
-func (s *shared) requiredObjects() (*requiredobjects.Tracker, error) {
-	objects, err := requiredobjects.Parse(s.RequiredObjects.Objects)
-	if err != nil {
+	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(s.coreInformers.Core().V1().Namespaces().Lister(), controller.Lifecycles.Lister(), timing.SystemClock())); err != nil {
 		return nil, err
 	}
-	return requiredobjects.New(requiredobjects.Dependencies{
-		Objects:  objects,
-		Metadata: s.metadata,
-		Mapper:   restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.core.Discovery())),
-		Clock:    timing.SystemClock(),
-		Timeout:  s.RequiredObjects.Timeout,
-	})
+	return func(ctx context.Context) error { return controller.Run(ctx, s.Workers) }, nil
 }
 
 // configurations updates the status of configurations, and releases deleted ones.
@@ -186,17 +156,6 @@ func (s *shared) configurations() (runnable, error) {
 		Configurations: configurations,
 		Lifecycles:     s.nsinitInformers.Nsinit().V1alpha1().NamespaceLifecycles(),
 		Clock:          timing.SystemClock(),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return controller.Run, nil
-}
-
-// freezes reports which namespaces are frozen.
-func (s *shared) freezes() (runnable, error) {
-	controller, err := freeze.New(freeze.Dependencies{
-		Core: s.core, Namespaces: s.coreInformers.Core().V1().Namespaces(), Events: s.events, Clock: timing.SystemClock(),
 	})
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
-	"github.com/nsinit/nsinit/pkg/controller/requiredobjects"
+	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
 	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/leader"
@@ -39,20 +39,15 @@ type Options struct {
 	Authorization  *genericoptions.DelegatingAuthorizationOptions
 	Logs           *logs.Options
 
-	Kubeconfig           string
-	Workers              int
-	StalledAfter         time.Duration
-	RequiredObjects      RequiredObjects
+	Kubeconfig   string
+	Workers      int
+	StalledAfter time.Duration
+	// RequiredObjects have the form resource[.group]/name.
+	RequiredObjects      []string
+	RequiredTimeout      time.Duration
 	NamespaceTermination bool
 	Certificates         Certificates
 	LeaderElection       config.LeaderElectionConfiguration
-}
-
-// RequiredObjects configures which objects a namespace needs before it opens.
-type RequiredObjects struct {
-	// Objects have the form resource[.group]/name.
-	Objects []string
-	Timeout time.Duration
 }
 
 // Certificates configures the controller that issues certificates.
@@ -72,12 +67,12 @@ func NewOptions() *Options {
 		Logs:            logs.NewOptions(),
 		Workers:         8,
 		StalledAfter:    5 * time.Minute,
-		RequiredObjects: RequiredObjects{Timeout: 5 * time.Second},
+		RequiredTimeout: 5 * time.Second,
 		Certificates: Certificates{Options: certificates.Options{
 			Namespace: namespace, CASecret: "nsinit-ca", ServingSecret: installation.ServingSecret,
-			Names:       installation.ServingNames(namespace),
-			APIServices: []string{installation.APIService},
-			CA:          365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour,
+			Names:      installation.ServingNames(namespace),
+			APIService: installation.APIService,
+			CA:         365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour,
 		}},
 		LeaderElection: config.LeaderElectionConfiguration{
 			LeaderElect: true, ResourceLock: resourcelock.LeasesResourceLock, ResourceNamespace: namespace, ResourceName: name,
@@ -85,8 +80,8 @@ func NewOptions() *Options {
 			RetryPeriod: metav1.Duration{Duration: elected.RetryPeriod},
 		},
 	}
-	for _, object := range requiredobjects.ByKubernetes() {
-		o.RequiredObjects.Objects = append(o.RequiredObjects.Objects, object.String())
+	for _, object := range lifecycle.ObjectsByKubernetes() {
+		o.RequiredObjects = append(o.RequiredObjects, object.String())
 	}
 	o.SecureServing.BindPort = 10443
 	o.SecureServing.ServerCert.CertDirectory = ""
@@ -106,10 +101,10 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Workers, "workers", o.Workers, "Number of namespaces that are reconciled at the same time.")
 	flags.DurationVar(&o.StalledAfter, "stalled-after", o.StalledAfter,
 		"How long a turn may last before the condition Stalled and an event report it. 0 disables the report.")
-	flags.StringSliceVar(&o.RequiredObjects.Objects, "required-objects", o.RequiredObjects.Objects,
+	flags.StringSliceVar(&o.RequiredObjects, "required-objects", o.RequiredObjects,
 		"Objects that must exist in a namespace before its gate opens, each as resource[.group]/name. An empty list disables the wait. "+
 			"nsinit-controller-manager needs the verbs list and watch for each of them.")
-	flags.DurationVar(&o.RequiredObjects.Timeout, "required-objects-timeout", o.RequiredObjects.Timeout,
+	flags.DurationVar(&o.RequiredTimeout, "required-objects-timeout", o.RequiredTimeout,
 		"How long an initialized namespace waits for a required object. The wait goes on while such objects appear in other namespaces, for a minute at most. "+
 			"Then the gate opens, and a condition and an event report what did not exist.")
 	flags.BoolVar(&o.NamespaceTermination, termination.Name, o.NamespaceTermination,
@@ -150,11 +145,11 @@ func (o *Options) Validate() error {
 	if o.StalledAfter < 0 {
 		errs = append(errs, fmt.Errorf("--stalled-after=%s: set a positive duration, or 0 to disable the report", o.StalledAfter))
 	}
-	if _, err := requiredobjects.Parse(o.RequiredObjects.Objects); err != nil {
+	if _, err := lifecycle.ParseRequiredObjects(o.RequiredObjects); err != nil {
 		errs = append(errs, fmt.Errorf("--required-objects: %w", err))
 	}
-	if o.RequiredObjects.Timeout <= 0 {
-		errs = append(errs, fmt.Errorf("--required-objects-timeout=%s: set a positive duration, or --required-objects= to disable the wait", o.RequiredObjects.Timeout))
+	if o.RequiredTimeout <= 0 {
+		errs = append(errs, fmt.Errorf("--required-objects-timeout=%s: set a positive duration, or --required-objects= to disable the wait", o.RequiredTimeout))
 	}
 	if c := o.Certificates; c.Enabled && (c.Serving <= 0 || c.CA <= c.Serving) {
 		errs = append(errs, fmt.Errorf("--certificates-serving-validity=%s must be positive, and --certificates-ca-validity=%s longer", c.Serving, c.CA))

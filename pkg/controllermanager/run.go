@@ -9,6 +9,7 @@ package controllermanager
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -115,3 +116,28 @@ func (o *Options) Run(ctx context.Context) error {
 	<-stopped
 	return err
 }
+
+// tryOnce removes the header Retry-After from responses, so that the client does not retry. The queue
+// retries with a growing delay. Meanwhile no worker waits, and the conditions of the namespace have the
+// reason.
+func tryOnce(next http.RoundTripper) http.RoundTripper { return &once{next} }
+
+type once struct{ next http.RoundTripper }
+
+var _ interface {
+	http.RoundTripper
+	// The client uses this to close idle connections.
+	WrappedRoundTripper() http.RoundTripper
+} = (*once)(nil)
+
+// RoundTrip implements http.RoundTripper.
+func (o *once) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := o.next.RoundTrip(request)
+	if response != nil {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
+}
+
+// WrappedRoundTripper returns the wrapped round tripper.
+func (o *once) WrappedRoundTripper() http.RoundTripper { return o.next }

@@ -22,7 +22,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	typed "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
-	"github.com/nsinit/nsinit/pkg/util/shared"
+	"github.com/nsinit/nsinit/pkg/util/cached"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
@@ -34,7 +34,7 @@ type Populator struct {
 	reporter *Applier
 	client   typed.NsinitV1alpha1Interface
 	// populations lists the populations.
-	populations shared.Reads[[]*Population]
+	populations cached.Reads[[]*Population]
 }
 
 // NewPopulator returns a Populator that applies objects with an Applier.

@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/util/shared"
+	"github.com/nsinit/nsinit/pkg/util/cached"
 )
 
 const (
@@ -62,7 +62,7 @@ type Identity struct {
 	clock           clock.WithTicker
 	suspect         chan struct{}
 	exchanged       chan struct{}
-	confirmations   shared.Reads[struct{}]
+	confirmations   cached.Reads[struct{}]
 
 	mu sync.Mutex
 	// first is the identity that this process read first, or nil. The caches of this process are of

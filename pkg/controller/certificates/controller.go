@@ -17,11 +17,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
 const (
@@ -40,6 +42,9 @@ const (
 	forgetBefore = 10 * time.Minute
 	// resync is the time between two checks. Another client may change the objects.
 	resync = 30 * time.Second
+
+	minRetryDelay = time.Second
+	maxRetryDelay = time.Minute
 )
 
 // Options configures the certificates.
@@ -49,8 +54,8 @@ type Options struct {
 	Namespace, CASecret, ServingSecret string
 	// Names are the DNS names of nsinit-apiserver.
 	Names []string
-	// APIServices are the APIServices whose caBundle is set.
-	APIServices []string
+	// APIService is the APIService whose caBundle is set.
+	APIService string
 	// CA and Serving are the validity of the certificates. They are renewed when a third of it is left.
 	CA, Serving time.Duration
 }
@@ -60,7 +65,7 @@ type Dependencies struct {
 	Core    kubernetes.Interface
 	APIs    aggregator.Interface
 	Metrics *Metrics
-	Clock   clock.Clock
+	Clock   clock.WithTicker
 }
 
 // Controller issues and renews certificates.
@@ -78,24 +83,15 @@ func New(dependencies Dependencies, options Options) *Controller {
 // Run works until the context ends.
 func (c *Controller) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), Name))
-	newBackoff := func() wait.Backoff {
-		return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: time.Minute}
-	}
-	backoff := newBackoff()
-	for ctx.Err() == nil {
+	queue := workers.NewQueue(Name, c.Clock, minRetryDelay, maxRetryDelay)
+	queue.Add(c.options.CASecret)
+	workers.Run(ctx, queue, 1, func(ctx context.Context, key string) error {
 		again, err := c.step(ctx)
-		delay := min(again.Sub(c.Clock.Now()), resync)
 		if err == nil {
-			backoff = newBackoff()
-		} else if ctx.Err() == nil {
-			delay = backoff.Step()
-			klog.FromContext(ctx).Error(err, "Cannot reconcile the certificates, retrying", "delay", delay)
+			queue.AddAfter(key, min(again.Sub(c.Clock.Now()), resync))
 		}
-		select {
-		case <-ctx.Done():
-		case <-c.Clock.After(max(delay, 0)):
-		}
-	}
+		return err
+	})
 	return nil
 }
 
@@ -122,7 +118,7 @@ func (c *Controller) step(ctx context.Context) (time.Time, error) {
 		logger.Info("Creating a CA", "former", len(s.trusted))
 		err = c.makeCA(ctx, s, now)
 	case publish:
-		logger.Info("Publishing the CAs", "apiservices", c.options.APIServices, "cas", len(s.trusted))
+		logger.Info("Publishing the CAs", "apiservice", c.options.APIService, "cas", len(s.trusted))
 		err = c.publish(ctx, s.trusted)
 	case issue:
 		logger.Info("Issuing a serving certificate", "names", c.options.Names)
@@ -155,8 +151,14 @@ func (c *Controller) read(ctx context.Context) (*stored, error) {
 			klog.FromContext(ctx).Error(err, "The Secret of the serving certificate is damaged, issuing another certificate", "secret", klog.KObj(secret))
 		}
 	}
-	if s.published, err = c.published(ctx, s.trusted); err != nil {
+	service, err := c.APIs.ApiregistrationV1().APIServices().Get(ctx, c.options.APIService, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		s.published = s.trusted // it is created with them
+	case err != nil:
 		return nil, err
+	default:
+		s.published = parse(service.Spec.CABundle)
 	}
 	switch {
 	case !equal(s.published, s.trusted):
@@ -184,24 +186,6 @@ func (c *Controller) Trusted(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	return secret.Data[keyTrusted], nil
-}
-
-// published returns the CAs in the caBundle of every APIService that exists, or the first caBundle that differs
-// from the wanted CAs. An APIService that is created later has the wanted ones.
-func (c *Controller) published(ctx context.Context, wanted []*x509.Certificate) ([]*x509.Certificate, error) {
-	for _, name := range c.options.APIServices {
-		service, err := c.APIs.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if bundle := parse(service.Spec.CABundle); !equal(bundle, wanted) {
-			return bundle, nil
-		}
-	}
-	return wanted, nil
 }
 
 // makeCA creates a CA. The former CAs that have not expired stay trusted.
@@ -252,16 +236,39 @@ func (c *Controller) store(ctx context.Context, secret *corev1.Secret, name stri
 	return err
 }
 
-// publish sets the caBundle of every APIService.
+// publish sets the caBundle of the APIService.
 func (c *Controller) publish(ctx context.Context, trusted []*x509.Certificate) error {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"caBundle": encode(trusted)}})
 	if err != nil {
 		return err
 	}
-	for _, name := range c.options.APIServices {
-		if _, err := c.APIs.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: Name}); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("cannot set the caBundle of APIService %s: %w", name, err)
-		}
+	_, err = c.APIs.ApiregistrationV1().APIServices().Patch(ctx, c.options.APIService, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: Name})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("cannot set the caBundle of APIService %s: %w", c.options.APIService, err)
 	}
 	return nil
+}
+
+// Metrics are the metrics of the controller.
+type Metrics struct{ expiration *metrics.GaugeVec }
+
+// NewMetrics returns metrics that are not registered yet.
+func NewMetrics() *Metrics {
+	return &Metrics{expiration: metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: "nsinit", Subsystem: "certificate", Name: "expiration_timestamp_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "When the CA and the serving certificate of nsinit-apiserver expire, in seconds since 1970. They are renewed when a third of their validity is left.",
+	}, []string{"certificate"})}
+}
+
+// Register registers the metrics.
+func (m *Metrics) Register(register func(metrics.Registerable) error) error {
+	return register(m.expiration)
+}
+
+func (m *Metrics) observe(s state) {
+	for name, pair := range map[string]*keyPair{"ca": s.ca, "serving": s.serving} {
+		if pair != nil {
+			m.expiration.WithLabelValues(name).Set(float64(pair.certificate.NotAfter.Unix()))
+		}
+	}
 }

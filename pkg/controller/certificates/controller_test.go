@@ -40,7 +40,7 @@ func setUp(t *testing.T) *harness {
 	h := &harness{t: t, core: fake.NewClientset(), clock: clocktesting.NewFakeClock(time.Now())}
 	h.apis = aggregatorfake.NewSimpleClientset(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: api}})
 	h.Controller = New(Dependencies{Core: h.core, APIs: h.apis, Metrics: NewMetrics(), Clock: h.clock}, Options{
-		Namespace: "n", CASecret: "ca", ServingSecret: "serving", Names: []string{"s.n.svc"}, APIServices: []string{api},
+		Namespace: "n", CASecret: "ca", ServingSecret: "serving", Names: []string{"s.n.svc"}, APIService: api,
 		CA: 90 * 24 * time.Hour, Serving: 30 * 24 * time.Hour,
 	})
 	return h

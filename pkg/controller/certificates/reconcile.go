@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// state is the content of the Secrets and APIServices.
+// state is the content of the Secrets and of the APIService.
 type state struct {
 	// ca signs certificates. It is nil if there is none that can be used.
 	ca *keyPair
@@ -34,7 +34,7 @@ const (
 	rest action = iota
 	// makeCA creates a CA. The former ones stay trusted.
 	makeCA
-	// publish adds the trusted CAs to the APIServices.
+	// publish adds the trusted CAs to the APIService.
 	publish
 	// issue creates a serving certificate.
 	issue

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,7 +28,6 @@ import (
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
-	"github.com/nsinit/nsinit/pkg/util/cached"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
@@ -66,8 +64,6 @@ type Controller struct {
 	configurations listers.NamespaceInitializerConfigurationLister
 	synced         []cache.InformerSynced
 	queue          workers.Queue
-	// served has the configurations with an initializer whose last report may be too old.
-	served workers.Queue
 	// deletions are the deleted configurations that this process has seen, by name. Only the worker uses it.
 	deletions map[string]deletion
 }
@@ -84,13 +80,13 @@ func New(d Dependencies) (*Controller, error) {
 		Dependencies:   d,
 		configurations: d.Configurations.Lister(),
 		queue:          workers.NewQueue(Name, d.Clock, minRetryDelay, maxRetryDelay),
-		served:         workers.NewQueue(Name+"-served", d.Clock, minRetryDelay, maxRetryDelay),
 		deletions:      map[string]deletion{},
 	}
-	registration, err := d.Configurations.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    c.configurationAdded,
+	typed := cache.NewTypedSharedIndexInformer[*v1alpha1.NamespaceInitializerConfiguration](d.Configurations.Informer())
+	registration, err := typed.AddTypedEventHandler(informers.NamespaceInitializerConfigurationHandlerFuncs{
+		AddFunc:    func(*v1alpha1.NamespaceInitializerConfiguration) { c.enqueueAll() },
 		UpdateFunc: c.configurationUpdated,
-		DeleteFunc: func(any) { c.enqueueAll() },
+		DeleteFunc: func(informers.DeletedNamespaceInitializerConfiguration) { c.enqueueAll() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch configurations: %w", err)
@@ -99,10 +95,15 @@ func New(d Dependencies) (*Controller, error) {
 	if err := d.Lifecycles.Informer().AddIndexers(cache.Indexers{byConfiguration: pendingOn}); err != nil {
 		return nil, err
 	}
-	registration, err = d.Lifecycles.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	lifecycles := cache.NewTypedSharedIndexInformer[*v1alpha1.NamespaceLifecycle](d.Lifecycles.Informer())
+	registration, err = lifecycles.AddTypedEventHandler(informers.NamespaceLifecycleHandlerFuncs{
 		AddFunc:    c.lifecycleChanged,
-		UpdateFunc: func(_, lifecycle any) { c.lifecycleChanged(lifecycle) },
-		DeleteFunc: c.lifecycleChanged,
+		UpdateFunc: func(_, lifecycle *v1alpha1.NamespaceLifecycle) { c.lifecycleChanged(lifecycle) },
+		DeleteFunc: func(lifecycle informers.DeletedNamespaceLifecycle) {
+			if lifecycle.OptionalObj != nil {
+				c.lifecycleChanged(lifecycle.OptionalObj)
+			}
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch NamespaceLifecycles: %w", err)
@@ -118,40 +119,19 @@ func (c *Controller) enqueueAll() {
 	}
 }
 
-func (c *Controller) configurationAdded(object any) {
-	c.enqueueAll()
-	if configuration, ok := object.(*v1alpha1.NamespaceInitializerConfiguration); ok {
-		c.served.Add(configuration.Name)
-	}
-}
-
-func (c *Controller) configurationUpdated(oldObj, newObj any) {
-	oldConfiguration, ok := oldObj.(*v1alpha1.NamespaceInitializerConfiguration)
-	newConfiguration, isConfiguration := newObj.(*v1alpha1.NamespaceInitializerConfiguration)
+func (c *Controller) configurationUpdated(oldConfiguration, newConfiguration *v1alpha1.NamespaceInitializerConfiguration) {
 	switch {
-	case !ok || !isConfiguration:
 	case oldConfiguration.UID != newConfiguration.UID || oldConfiguration.Generation != newConfiguration.Generation || oldConfiguration.DeletionTimestamp.IsZero() != newConfiguration.DeletionTimestamp.IsZero(),
 		!slices.Equal(reportedNames(oldConfiguration), reportedNames(newConfiguration)): // activation: WhenServed may apply now
 		c.enqueueAll()
-	case onlyReported(oldConfiguration, newConfiguration):
-		if recovered(newConfiguration) {
-			c.served.Add(newConfiguration.Name)
-		}
+	case newConfiguration.DeletionTimestamp != nil && onlyReported(oldConfiguration, newConfiguration): // needs no count of namespaces
 	default:
 		c.queue.Add(newConfiguration.Name)
-	}
-	if ok && isConfiguration {
-		// The queue keeps the earlier time of one that is in it.
-		c.served.AddAfter(newConfiguration.Name, timing.ReportOverdue)
 	}
 }
 
 // lifecycleChanged re-queues the configurations of a plan.
-func (c *Controller) lifecycleChanged(object any) {
-	lifecycle, ok := cached.Object[*v1alpha1.NamespaceLifecycle](object)
-	if !ok {
-		return
-	}
+func (c *Controller) lifecycleChanged(lifecycle *v1alpha1.NamespaceLifecycle) {
 	for _, planned := range lifecycle.Spec.Plan {
 		if planned.Configuration != nil {
 			c.queue.AddAfter(planned.Configuration.Name, settleDelay)
@@ -161,17 +141,12 @@ func (c *Controller) lifecycleChanged(object any) {
 
 // Run works until the context ends.
 func (c *Controller) Run(ctx context.Context) error {
-	logger := klog.LoggerWithName(klog.FromContext(ctx), Name)
-	ctx = klog.NewContext(ctx, logger)
+	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), Name))
 	defer c.queue.ShutDown()
-	defer c.served.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
 		return errors.New("stopped before the caches were filled")
 	}
-	var group sync.WaitGroup
-	group.Go(func() { workers.Run(ctx, c.queue, 1, c.reconcile) })
-	group.Go(func() { workers.Run(ctx, c.served, 1, c.reconcileServed) })
-	group.Wait()
+	workers.Run(ctx, c.queue, 1, c.reconcile)
 	return nil
 }
 
@@ -185,7 +160,11 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		return err
 	}
 	all, _ := c.configurations.List(labels.Everything())
-	if updated := withStatus(configuration, all, c.countCached(configuration), c.Clock.Now()); updated != nil {
+	updated, overdue := withStatus(configuration, all, c.countCached(configuration), c.Clock.Now())
+	if overdue > 0 {
+		c.queue.AddAfter(name, overdue)
+	}
+	if updated != nil {
 		if configuration, err = c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
 			return utilapierrors.IgnoreAbsent(err)
 		}

@@ -191,16 +191,26 @@ func TestOneChangesOthers(t *testing.T) {
 	status.Status.PendingNamespaces, generation.Generation = 3, 2
 	first := reported(0)
 	first.Initializers = nil // as in the others
+	later := reported()
+	later.Initializers, later.Status.Initializers = nil, []v1alpha1.RegisteredInitializerStatus{{Name: "a.example.com", ReportTime: new(metav1.NowMicro())}}
+	deleted := func(c *v1alpha1.NamespaceInitializerConfiguration) *v1alpha1.NamespaceInitializerConfiguration {
+		c = c.DeepCopy()
+		c.DeletionTimestamp = configuration(&deletedAt).DeletionTimestamp
+		return c
+	}
 	for name, test := range map[string]struct {
-		updated *v1alpha1.NamespaceInitializerConfiguration
-		want    int
+		before, updated *v1alpha1.NamespaceInitializerConfiguration
+		want            int
 	}{
-		"its status":       {status, 1},
-		"its initializers": {generation, 3},
-		"a first report":   {first, 3},
-		"it is deleted":    {configuration(&deletedAt), 3},
+		"its status":                   {configuration(nil), status, 1},
+		"its initializers":             {configuration(nil), generation, 3},
+		"a first report":               {configuration(nil), first, 3},
+		"a report":                     {first, later, 1},
+		"a report on one that drains":  {deleted(first), deleted(later), 0},
+		"another change of one, later": {deleted(configuration(nil)), deleted(status), 1},
+		"it is deleted":                {configuration(nil), configuration(&deletedAt), 3},
 	} {
-		c.configurationUpdated(configuration(nil), test.updated)
+		c.configurationUpdated(test.before, test.updated)
 		if c.queue.Len() != test.want {
 			t.Errorf("%s: %d are queued, want %d", name, c.queue.Len(), test.want)
 		}

@@ -53,11 +53,12 @@ func namesAccepted(configuration *v1alpha1.NamespaceInitializerConfiguration, al
 }
 
 // withStatus returns a copy with the status that follows from all configurations and the number of
-// pending namespaces. It returns nil if the status is up to date.
-func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all []*v1alpha1.NamespaceInitializerConfiguration, pending int, now time.Time) *v1alpha1.NamespaceInitializerConfiguration {
+// pending namespaces, or nil if the status is up to date. It also returns the time until the next report is overdue, or 0.
+func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all []*v1alpha1.NamespaceInitializerConfiguration, pending int,
+	now time.Time) (*v1alpha1.NamespaceInitializerConfiguration, time.Duration) {
 	updated := configuration.DeepCopy()
 	updated.Status.PendingNamespaces = int32(pending) //nolint:gosec // a count of namespaces
-	setServed(updated, now)
+	overdue := setServed(updated, now)
 	if configuration.DeletionTimestamp == nil {
 		condition := namesAccepted(configuration, all)
 		condition.LastTransitionTime = metav1.NewTime(now)
@@ -81,7 +82,7 @@ func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all [
 		meta.SetStatusCondition(&updated.Status.Conditions, condition)
 	}
 	if equality.Semantic.DeepEqual(configuration.Status, updated.Status) {
-		return nil
+		return nil, overdue
 	}
-	return updated
+	return updated, overdue
 }

@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package configuration
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
@@ -32,12 +30,6 @@ func onlyReported(oldConfiguration, newConfiguration *v1alpha1.NamespaceInitiali
 	return equality.Semantic.DeepEqual(before, after) && equality.Semantic.DeepEqual(oldConfiguration.Spec, newConfiguration.Spec)
 }
 
-// recovered says whether a configuration is unready because of a report that was overdue.
-func recovered(configuration *v1alpha1.NamespaceInitializerConfiguration) bool {
-	ready := meta.FindStatusCondition(configuration.Status.Conditions, v1alpha1.ConditionReady)
-	return ready != nil && ready.Reason == v1alpha1.ReasonReportOverdue
-}
-
 // reportedNames returns the names of the initializers for which a program has ever reported.
 func reportedNames(configuration *v1alpha1.NamespaceInitializerConfiguration) []string {
 	var names []string
@@ -47,28 +39,6 @@ func reportedNames(configuration *v1alpha1.NamespaceInitializerConfiguration) []
 		}
 	}
 	return names
-}
-
-// reconcileServed sets the condition Served of the initializers whose last report is too old. It has a
-// separate queue, because a report needs no count of namespaces. A report that the cache does not have
-// yet causes a conflict.
-func (c *Controller) reconcileServed(ctx context.Context, name string) error {
-	configuration, err := c.configurations.Get(name)
-	if err != nil {
-		return utilapierrors.IgnoreAbsent(err)
-	}
-	updated := configuration.DeepCopy()
-	next := setServed(updated, c.Clock.Now())
-	setReady(updated, c.Clock.Now())
-	if !equality.Semantic.DeepEqual(configuration.Status, updated.Status) {
-		if _, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
-			return utilapierrors.IgnoreAbsent(err)
-		}
-	}
-	if next > 0 {
-		c.served.AddAfter(name, next)
-	}
-	return nil
 }
 
 // setServed sets the condition Served of each initializer that never reported, or whose last report is

@@ -76,7 +76,7 @@ func TestSetServed(t *testing.T) {
 	}
 }
 
-// TestReportsCostNothing: reports cause no count and no write. When they end, one write follows, as soon
+// TestReportsCostNothing: reports cause no write. When they end, one write follows, as soon
 // as the last one is too old.
 func TestReportsCostNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

@@ -9,8 +9,7 @@ package exemptions
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,12 +26,9 @@ import (
 type List struct {
 	namespace string
 	informer  cache.SharedIndexInformer
-
-	mu       sync.Mutex
-	onChange []func()
-	// parsed is the content of the version source of the ConfigMap.
-	source *corev1.ConfigMap
-	parsed *installation.ExemptionList
+	onChange  []func()
+	// current is nil while the ConfigMap was not read, or does not exist.
+	current atomic.Pointer[installation.ExemptionList]
 }
 
 // New returns a list that is not running yet.
@@ -43,19 +39,25 @@ func New(client kubernetes.Interface, namespace string) *List {
 		})}
 }
 
+// OnChange registers a function to call when the list may have changed, or does not exist. Call it before Run.
+func (l *List) OnChange(f func()) { l.onChange = append(l.onChange, f) }
+
 // Run watches the ConfigMap until the context ends, and logs its changes.
 func (l *List) Run(ctx context.Context) error {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "configMap", klog.KRef(l.namespace, installation.Exemptions))
-	registration, err := l.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { l.changed(logger, object) },
-		UpdateFunc: func(_, object any) { l.changed(logger, object) },
-		DeleteFunc: func(any) { l.missing(logger) },
+	registration, err := cache.NewTypedSharedIndexInformer[*corev1.ConfigMap](l.informer).AddTypedEventHandler(coreinformers.ConfigMapHandlerFuncs{
+		AddFunc:    func(configMap *corev1.ConfigMap) { l.changed(logger, configMap) },
+		UpdateFunc: func(_, configMap *corev1.ConfigMap) { l.changed(logger, configMap) },
+		DeleteFunc: func(coreinformers.DeletedConfigMap) {
+			l.current.Store(nil)
+			l.missing(logger)
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("cannot watch the ConfigMap %s/%s: %w", l.namespace, installation.Exemptions, err)
 	}
 	go func() {
-		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) && len(l.informer.GetStore().ListKeys()) == 0 {
+		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) && l.current.Load() == nil {
 			l.missing(logger)
 		}
 	}()
@@ -66,32 +68,14 @@ func (l *List) Run(ctx context.Context) error {
 // HasSynced says whether the ConfigMap was listed once.
 func (l *List) HasSynced() bool { return l.informer.HasSynced() }
 
-// OnChange registers a function to call when the list may have changed, or does not exist.
-func (l *List) OnChange(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.onChange = append(l.onChange, f)
-}
-
-func (l *List) changed(logger klog.Logger, object any) {
-	if configMap, ok := object.(*corev1.ConfigMap); ok {
-		list := l.parse(configMap)
-		logger.Info("Read the list of exemptions", "entries", list.Len())
-		for _, line := range list.Malformed {
-			logger.Error(nil, "The list of exemptions has a line without effect", "line", line)
-		}
+func (l *List) changed(logger klog.Logger, configMap *corev1.ConfigMap) {
+	list := installation.ParseExemptions(configMap)
+	l.current.Store(list)
+	logger.Info("Read the list of exemptions", "entries", list.Len())
+	for _, line := range list.Malformed {
+		logger.Error(nil, "The list of exemptions has a line without effect", "line", line)
 	}
 	l.notify()
-}
-
-// notify calls the functions of OnChange.
-func (l *List) notify() {
-	l.mu.Lock()
-	functions := slices.Clone(l.onChange)
-	l.mu.Unlock()
-	for _, f := range functions { // which may use the list
-		f()
-	}
 }
 
 func (l *List) missing(logger klog.Logger) {
@@ -99,22 +83,14 @@ func (l *List) missing(logger klog.Logger) {
 	l.notify()
 }
 
-// Has says whether a namespace is exempt by its name. It is not known while the ConfigMap has not been read or does not exist.
-func (l *List) Has(name, generateName string) (exempt, known bool) {
-	object, found, err := l.informer.GetStore().GetByKey(l.namespace + "/" + installation.Exemptions)
-	configMap, ok := object.(*corev1.ConfigMap)
-	if err != nil || !found || !ok {
-		return false, false
+func (l *List) notify() {
+	for _, f := range l.onChange {
+		f()
 	}
-	return l.parse(configMap).ExemptName(name, generateName) != nil, true
 }
 
-// parse parses each version of the ConfigMap once.
-func (l *List) parse(configMap *corev1.ConfigMap) *installation.ExemptionList {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.source != configMap {
-		l.source, l.parsed = configMap, installation.ParseExemptions(configMap)
-	}
-	return l.parsed
+// Has says whether a namespace is exempt by its name. It is not known while the ConfigMap has not been read or does not exist.
+func (l *List) Has(name, generateName string) (exempt, known bool) {
+	list := l.current.Load()
+	return list != nil && list.ExemptName(name, generateName) != nil, list != nil
 }

@@ -11,15 +11,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
 	"pgregory.net/rapid"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/controller/requiredobjects"
 )
 
 // emptiesAfter is when kube-controller-manager begins to empty a deleted namespace.
@@ -43,19 +44,16 @@ func newAccountModel(t *rapid.T) accountModel {
 		usable: map[types.UID]bool{}, done: map[types.UID]time.Time{}}
 }
 
-// track returns a tracker whose live reads the world answers.
-func (w *world) track() *requiredobjects.Tracker {
-	tracker, client, err := accountTracker(w.clock)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+// accountClient returns a client whose live reads the world answers.
+func (w *world) accountClient() (meta.RESTMapper, metadata.Interface) {
+	mapper, client := accountClient()
 	client.AddReactor("list", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if err := w.disturb(); err != nil {
 			return true, nil, err
 		}
 		return true, accounts(w.account), nil
 	})
-	return tracker
+	return mapper, client
 }
 
 // setAccount stores the ServiceAccount of the namespace, or its absence.

@@ -89,7 +89,7 @@ func (c *Controller) createLifecycle(ctx context.Context, namespace *corev1.Name
 	creating, cancel := context.WithTimeout(ctx, timing.CreateTimeout)
 	defer cancel()
 	// gofail: var lifecycleBeforeCreateLifecycle struct{}
-	_, err := c.client.Create(creating, &v1alpha1.NamespaceLifecycle{
+	created, err := c.client.Create(creating, &v1alpha1.NamespaceLifecycle{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name},
 		Spec:       v1alpha1.NamespaceLifecycleSpec{NamespaceUID: namespace.UID},
 	}, metav1.CreateOptions{})
@@ -97,12 +97,13 @@ func (c *Controller) createLifecycle(ctx context.Context, namespace *corev1.Name
 	switch {
 	case err == nil:
 		c.Metrics.lifecycles.Inc()
+		c.expect(created.ResourceVersion)
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return errExists
 	case utilapierrors.IsAbsent(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		// The name is re-queued by an event of the namespace, unless the server read a former namespace of this name.
-		c.queue.AddAfter(namespace.Name, listInterval)
+		c.queue.AddAfter(namespace.Name, cacheDelay)
 		return nil
 	case !helper.IsClosed(namespace) || apierrors.IsConflict(err):
 		return fmt.Errorf("cannot create the NamespaceLifecycle: %w", err)
@@ -269,7 +270,12 @@ func (c *Controller) openGate(ctx context.Context, s state) error {
 // the write fails with a conflict.
 func (c *Controller) report(ctx context.Context, s state) error {
 	report := describe(s)
-	if report == nil || report.reason == v1alpha1.ReasonPending && hasTurn(s.lifecycle) && len(s.timers.long) == 0 {
+	switch {
+	case report == nil:
+		return nil
+	case s.unlisted != nil && isBlocked(s.namespace):
+		report.message += fmt.Sprintf("; initializers and participants may not be notified: %v%s", s.unlisted, remedy(s.unlisted))
+	case report.reason == v1alpha1.ReasonPending && hasTurn(s.lifecycle) && len(s.timers.long) == 0:
 		return nil
 	}
 	return c.write(ctx, s.namespace, *report)

@@ -17,10 +17,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -29,10 +31,10 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
-	"github.com/nsinit/nsinit/pkg/controller/requiredobjects"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
-	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
+	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
+	lifecycleinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
@@ -46,18 +48,27 @@ const Name = "lifecycle"
 // the cause of the failure has ended.
 const maxRetryDelay = 30 * time.Second
 
+// cacheDelay is how long the caches may lack what a request has shown.
+const cacheDelay = time.Second
+
 // Dependencies is what a Controller works with.
 type Dependencies struct {
 	Core       kubernetes.Interface
 	Nsinit     versioned.Interface
 	Namespaces coreinformers.NamespaceInformer
-	Lifecycles informers.NamespaceLifecycleInformer
+	// Informers has the informer of NamespaceLifecycles, which New registers.
+	Informers  informers.SharedInformerFactory
 	Exemptions *exemptions.List
 	Events     record.EventRecorder
 	Metrics    *Metrics
 	Clock      clock.WithTicker
-	// Required are the objects that a namespace needs before it opens. Nil: none.
-	Required *requiredobjects.Tracker
+	// Required are the objects that a namespace needs before it opens, and RequiredTimeout bounds the wait for one that appears in no
+	// namespace.
+	Required        []RequiredObject
+	RequiredTimeout time.Duration
+	Metadata        metadata.Interface
+	// Mapper finds the versions and the kinds of required objects.
+	Mapper meta.RESTMapper
 	// StalledAfter is how long a turn may last before it is reported as stalled. 0 disables the report.
 	StalledAfter time.Duration
 }
@@ -65,16 +76,21 @@ type Dependencies struct {
 // Controller drives each namespace through its lifecycle.
 type Controller struct {
 	Dependencies
+	// Lifecycles is the informer that New registered.
+	Lifecycles lifecycleinformers.NamespaceLifecycleInformer
 
 	client     client.NamespaceLifecycleInterface
 	namespaces corelisters.NamespaceLister
 	lifecycles listers.NamespaceLifecycleLister
 	synced     []cache.InformerSynced
-	queue      workers.Queue
+	// filled says whether the cache of lifecycles was filled once.
+	filled cache.InformerSynced
+	queue  workers.Queue
 
-	turns   turns
-	waits   waits
-	listing listing
+	// required watch the required objects.
+	required []*objectWatch
+	turns    turns
+	listing  listing
 }
 
 // New returns a controller that is not running yet. It registers handlers with the
@@ -82,36 +98,40 @@ type Controller struct {
 func New(d Dependencies) (*Controller, error) {
 	c := &Controller{
 		Dependencies: d,
+		Lifecycles:   d.Informers.Nsinit().V1alpha1().NamespaceLifecycles(),
 		client:       d.Nsinit.NsinitV1alpha1().NamespaceLifecycles(),
 		namespaces:   d.Namespaces.Lister(),
-		lifecycles:   d.Lifecycles.Lister(),
 		turns:        turns{seen: map[string]sightings{}},
-		waits:        waits{seen: map[string]sighting{}},
 	}
 	c.queue = workers.NewFairQueue(Name, d.Clock, 20*time.Millisecond, maxRetryDelay, c.creator)
-	namespaces, err := d.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    c.enqueue,
+	d.Informers.InformerFor(&v1alpha1.NamespaceLifecycle{}, c.newInformer)
+	c.lifecycles = c.Lifecycles.Lister()
+	namespaces, err := cache.NewTypedSharedIndexInformer[*corev1.Namespace](d.Namespaces.Informer()).AddTypedEventHandler(coreinformers.NamespaceHandlerFuncs{
+		AddFunc:    func(namespace *corev1.Namespace) { c.queue.Add(namespace.Name) },
 		UpdateFunc: c.namespaceUpdated,
-		DeleteFunc: c.enqueue,
+		DeleteFunc: func(namespace coreinformers.DeletedNamespace) { c.queue.Add(namespace.GetName()) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch namespaces: %w", err)
 	}
-	lifecycles, err := d.Lifecycles.Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+	typed := cache.NewTypedSharedIndexInformer[*v1alpha1.NamespaceLifecycle](c.Lifecycles.Informer())
+	lifecycles, err := typed.AddTypedEventHandler(lifecycleinformers.NamespaceLifecycleDetailedHandlerFuncs{
 		AddFunc:    c.lifecycleAdded,
 		UpdateFunc: c.lifecycleUpdated,
-		DeleteFunc: c.enqueue,
+		DeleteFunc: func(lifecycle lifecycleinformers.DeletedNamespaceLifecycle) { c.queue.Add(lifecycle.GetName()) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch NamespaceLifecycles: %w", err)
 	}
 	c.synced = []cache.InformerSynced{namespaces.HasSynced, d.Exemptions.HasSynced}
-	c.listing.synced = lifecycles.HasSynced
+	c.filled = lifecycles.HasSynced
 	d.Exemptions.OnChange(c.enqueueAll)
-	if d.Required != nil {
-		if err := d.Required.OnChange(c.objectChanged); err != nil {
+	for _, object := range d.Required {
+		required := &objectWatch{RequiredObject: object, client: d.Metadata, mapper: d.Mapper, clock: d.Clock, changed: c.objectChanged}
+		if err := required.prepare(); err != nil {
 			return nil, err
 		}
+		c.required = append(c.required, required)
 	}
 	return c, nil
 }
@@ -125,13 +145,6 @@ func (c *Controller) creator(name string) string {
 	return namespace.Annotations[v1alpha1.AnnotationCreatedBy]
 }
 
-// enqueue adds the name of a namespace, which is also the name of its lifecycle.
-func (c *Controller) enqueue(object any) {
-	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
-		c.queue.Add(key)
-	}
-}
-
 // enqueueAll adds every name. A lifecycle can outlive its namespace.
 func (c *Controller) enqueueAll() {
 	for _, informer := range []cache.SharedIndexInformer{c.Namespaces.Informer(), c.Lifecycles.Informer()} {
@@ -142,36 +155,28 @@ func (c *Controller) enqueueAll() {
 }
 
 // lifecycleAdded records no events for the initial list: the former leader has recorded them.
-func (c *Controller) lifecycleAdded(object any, isInInitialList bool) {
-	lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle)
-	switch {
-	case ok && isInInitialList:
-		c.turns.announce(lifecycle.Name, lifecycle.UID, helper.Acting(lifecycle))
-	case ok:
-		c.recordEvents(nil, lifecycle, nil)
+func (c *Controller) lifecycleAdded(lifecycle *v1alpha1.NamespaceLifecycle, isInInitialList bool) {
+	if isInInitialList {
+		c.turns.firstSeen(lifecycle.Name, lifecycle, helper.Acting(lifecycle), c.Clock.Now())
+		c.turns.announce(lifecycle, helper.Acting(lifecycle))
+	} else {
+		c.recordEvents(nil, lifecycle)
 	}
-	c.enqueue(object)
+	c.queue.Add(lifecycle.Name)
 }
 
-func (c *Controller) lifecycleUpdated(oldObj, newObj any) {
-	oldLifecycle, ok := oldObj.(*v1alpha1.NamespaceLifecycle)
-	if newLifecycle, isLifecycle := newObj.(*v1alpha1.NamespaceLifecycle); ok && isLifecycle {
-		entries := ended(oldLifecycle, newLifecycle)
-		c.recordEvents(oldLifecycle, newLifecycle, c.turns.end(newLifecycle, entries))
-		for _, entry := range entries {
-			c.Metrics.turns.WithLabelValues(entry.Name, string(entry.State)).Observe(entry.EndTime.Sub(entry.StartTime.Time).Seconds())
-		}
+func (c *Controller) lifecycleUpdated(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) {
+	c.recordEvents(oldLifecycle, newLifecycle)
+	for _, entry := range ended(oldLifecycle, newLifecycle) {
+		c.Metrics.turns.WithLabelValues(entry.Name, string(entry.State)).Observe(entry.EndTime.Sub(entry.StartTime.Time).Seconds())
 	}
-	c.enqueue(newObj)
+	c.queue.Add(newLifecycle.Name)
 }
 
-func (c *Controller) namespaceUpdated(oldObj, newObj any) {
-	oldNamespace, ok := oldObj.(*corev1.Namespace)
-	newNamespace, isNamespace := newObj.(*corev1.Namespace)
-	if ok && isNamespace && onlyFailureReported(oldNamespace, newNamespace) {
-		return
+func (c *Controller) namespaceUpdated(oldNamespace, newNamespace *corev1.Namespace) {
+	if !onlyFailureReported(oldNamespace, newNamespace) {
+		c.queue.Add(newNamespace.Name)
 	}
-	c.enqueue(newObj)
 }
 
 // onlyFailureReported says whether an update only reports that the last step failed. Such an update
@@ -197,14 +202,16 @@ func (c *Controller) Run(ctx context.Context, count int) error {
 	logger := klog.LoggerWithName(klog.FromContext(ctx), Name)
 	ctx = klog.NewContext(ctx, logger)
 	defer c.queue.ShutDown()
-	var listing sync.WaitGroup
-	defer listing.Wait()
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	for _, required := range c.required {
+		watching.Go(func() { required.run(ctx) })
+	}
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
 		return errors.New("stopped before the caches were filled")
 	}
-	listing.Go(func() { c.watchListing(ctx) })
-	if !cache.WaitForCacheSync(ctx.Done(), c.listing.settled) {
-		return errors.New("stopped before NamespaceLifecycles were listed")
+	if err := c.settle(ctx); err != nil {
+		return fmt.Errorf("stopped before NamespaceLifecycles were listed: %w", err)
 	}
 	logger.Info("Caches are filled", "workers", count)
 	workers.Run(ctx, c.queue, count, c.handle)
@@ -213,31 +220,45 @@ func (c *Controller) Run(ctx context.Context, count int) error {
 
 // handle reconciles a name, and counts failures. A conflict is not a failure.
 func (c *Controller) handle(ctx context.Context, name string) error {
-	err := c.reconcile(ctx, name)
+	if name == listKey {
+		c.checkList(ctx)
+		return nil
+	}
+	frozenErr := c.reportFrozen(ctx, name)
+	step, err := c.reconcile(ctx, name)
 	if err != nil && !apierrors.IsConflict(err) && !errors.Is(err, errExists) {
 		c.Metrics.failures.Inc()
 	}
-	c.reportFailing(ctx, name, err)
+	c.reportFailing(ctx, name, step, err)
+	if err == nil {
+		return frozenErr
+	}
 	return err
 }
 
-// reconcile takes the next step for a name. The caches only suggest a step. Most steps are taken only if live
+// reconcile takes the next step for a name, and returns it with its error. The caches only suggest a step. Most steps are taken only if live
 // reads of both objects lead to the same step.
-func (c *Controller) reconcile(ctx context.Context, name string) error {
+func (c *Controller) reconcile(ctx context.Context, name string) (step action, err error) {
 	s := c.cached(name)
 	exempt, known := c.exempt(name, s)
 	if !known {
-		return nil // every name is re-queued when the list of exemptions exists
+		return "", nil // every name is re-queued when the list of exemptions exists
 	}
-	if problem := c.listing.current(); problem != nil {
-		return c.reconcileUnlisted(ctx, name, exempt, problem)
+	if s.unlisted = c.listing.current(); s.unlisted != nil {
+		if !isWaiting(s.namespace) {
+			return "", nil // every name is re-queued when lifecycles can be listed
+		}
+		if step := next(s); step != createLifecycle && step != withdrawReady {
+			if err := c.readLifecycle(ctx, name, &s); err != nil {
+				return "", err
+			}
+		}
 	}
 	if exempt && leftAlone(s) {
-		return nil
+		return "", nil
 	}
-	c.measureTurns(name, &s)
-	c.measureObjects(ctx, name, &s)
-	step := next(s)
+	c.measure(ctx, name, &s)
+	step = next(s)
 	switch step {
 	case nothing:
 		if s.timers.wake > 0 {
@@ -247,40 +268,35 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 			c.queue.AddAfter(name, s.objects.wake)
 		}
 		c.announce(s)
-		return c.report(ctx, s)
+		return "", c.report(ctx, s)
 	case createLifecycle, withdrawReady, openGate:
 		// No live read is needed. The server reads the namespace live before it creates a lifecycle. A deletion is final, and so
 		// is the end of an initialization: the server accepts no change of an empty list. The writes that withdraw Ready and
 		// open the gate fail if the namespace changed since.
 		if err := c.take(ctx, step, s); !errors.Is(err, errExists) {
-			return inStep(step, err)
+			return step, err
 		}
 	}
 	// gofail: var lifecycleBeforeLiveRead struct{}
-	var err error
-	if s.lifecycle, err = c.liveLifecycle(ctx, name); err != nil {
-		return err
+	if err := c.readLifecycle(ctx, name, &s); err != nil {
+		return "", err
 	}
 	// gofail: var lifecycleBetweenLiveReads struct{}
-	if s.namespace, err = c.liveNamespace(ctx, name); err != nil {
-		return err
+	// The lifecycle belongs to the namespace that is read after it, or to a former namespace, which its UID shows.
+	if err := c.readNamespace(ctx, name, &s); err != nil {
+		return "", err
 	}
-	c.measureTurns(name, &s)
-	c.measureObjects(ctx, name, &s)
+	c.measure(ctx, name, &s)
 	if now := next(s); now != step {
 		// The cache is behind. What happens before it catches up may never be an event, such as the
 		// removal of a lifecycle that the cache never showed.
-		c.queue.AddAfter(name, listInterval)
+		if s.unlisted == nil { // checkList re-queues it otherwise
+			c.queue.AddAfter(name, cacheDelay)
+		}
 		step = now
 	}
 	klog.FromContext(ctx).V(2).Info("Next step", "action", step)
-	return inStep(step, c.take(ctx, step, s))
-}
-
-// measureTurns sets s.timers.
-func (c *Controller) measureTurns(name string, s *state) {
-	now := c.Clock.Now()
-	s.timers = measure(s.lifecycle, c.turns.firstSeen(name, s.lifecycle, now), now, c.StalledAfter)
+	return step, c.take(ctx, step, s)
 }
 
 // exempt says whether a namespace is exempt by its name, as far as the ConfigMap was read.
@@ -313,33 +329,32 @@ func (c *Controller) cached(name string) (s state) {
 	return s
 }
 
-// live reads both objects, the lifecycle first. The lifecycle then belongs to the namespace that
-// is read after it, or to a former namespace, which its UID shows.
-func (c *Controller) live(ctx context.Context, name string) (s state, err error) {
-	if s.lifecycle, err = c.liveLifecycle(ctx, name); err == nil {
-		s.namespace, err = c.liveNamespace(ctx, name)
-	}
-	return s, err
-}
-
-func (c *Controller) liveLifecycle(ctx context.Context, name string) (*v1alpha1.NamespaceLifecycle, error) {
-	lifecycle, err := c.client.Get(ctx, name, metav1.GetOptions{})
+// readLifecycle reads the lifecycle live into a state.
+func (c *Controller) readLifecycle(ctx context.Context, name string, s *state) error {
+	reading, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	lifecycle, err := c.client.Get(reading, name, metav1.GetOptions{})
 	switch {
 	case utilapierrors.IsAbsent(err):
-		return nil, nil //nolint:nilnil // a state has no lifecycle then
+		lifecycle = nil
+	case err != nil && s.unlisted != nil:
+		return c.reportUnreadable(ctx, *s, err)
 	case err != nil:
-		return nil, fmt.Errorf("cannot read the NamespaceLifecycle: %w", err)
+		return fmt.Errorf("cannot read the NamespaceLifecycle: %w", err)
 	}
-	return lifecycle, nil
+	s.lifecycle = lifecycle
+	return nil
 }
 
-func (c *Controller) liveNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+// readNamespace reads the namespace live into a state.
+func (c *Controller) readNamespace(ctx context.Context, name string, s *state) error {
 	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case utilapierrors.IsAbsent(err):
-		return nil, nil //nolint:nilnil // a state has no namespace then
+		namespace = nil
 	case err != nil:
-		return nil, fmt.Errorf("cannot read the namespace: %w", err)
+		return fmt.Errorf("cannot read the namespace: %w", err)
 	}
-	return namespace, nil
+	s.namespace = namespace
+	return nil
 }

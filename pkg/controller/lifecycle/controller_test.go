@@ -65,17 +65,12 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveLifecycle *v1
 	}
 	core, nsinit := corefake.NewClientset(coreObjects...), nsinitfake.NewClientset(nsinitObjects...)
 	exempt := exemptions.New(core, "nsinit-system")
-	read := make(chan struct{})
-	exempt.OnChange(sync.OnceFunc(func() { close(read) }))
-	go func() { _ = exempt.Run(ctx) }()
-	<-read // before the controller is notified of changes, which enqueue every name
 	coreFactory := informers.NewSharedInformerFactory(core, 0)
-	nsinitFactory := nsinitinformers.NewSharedInformerFactory(nsinit, 0)
 	events := record.NewFakeRecorder(10)
 	controller, err := New(Dependencies{
 		Core: core, Nsinit: nsinit, Exemptions: exempt, Events: events, Metrics: NewMetrics(),
 		Namespaces: coreFactory.Core().V1().Namespaces(),
-		Lifecycles: nsinitFactory.Nsinit().V1alpha1().NamespaceLifecycles(),
+		Informers:  nsinitinformers.NewSharedInformerFactory(nsinit, 0),
 		Clock:      testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),
 	})
 	if err != nil {
@@ -94,8 +89,21 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveLifecycle *v1
 			}
 		}
 	}
+	read := make(chan struct{})
+	exempt.OnChange(sync.OnceFunc(func() { close(read) }))
+	go func() { _ = exempt.Run(ctx) }()
+	<-read                                             // before there are names, which the controller enqueues when the list changes
+	eventually(t, "the list is watched", func() bool { // the fake client loses what happens before
+		return slices.ContainsFunc(core.Actions(), func(action clienttesting.Action) bool { return action.GetVerb() == "watch" })
+	})
 	f.cache(liveNamespace, liveLifecycle)
 	return f
+}
+
+// reconcile returns only the error.
+func (f *fixture) reconcile(ctx context.Context, name string) error {
+	_, err := f.Controller.reconcile(ctx, name)
+	return err
 }
 
 func eventually(t *testing.T, what string, holds func() bool) {
@@ -372,7 +380,7 @@ func TestRefusedLifecycle(t *testing.T) {
 				t.Errorf("the condition (-want +got):\n%s", diff)
 			}
 			if !test.wantErr { // what brings the name back otherwise is the error
-				f.Clock.(*testingclock.FakeClock).Step(listInterval)
+				f.Clock.(*testingclock.FakeClock).Step(cacheDelay)
 				eventually(t, "the name is re-queued", func() bool { return f.queue.Len() == 1 })
 			}
 		})
@@ -411,7 +419,7 @@ func TestLifecycleNotCached(t *testing.T) {
 			if helper.IsClosed(live) != test.closed {
 				t.Errorf("closed: %t", helper.IsClosed(live))
 			}
-			f.Clock.(*testingclock.FakeClock).Step(listInterval)
+			f.Clock.(*testingclock.FakeClock).Step(cacheDelay)
 			eventually(t, "the name is re-queued", func() bool { return f.queue.Len() == 1 })
 		})
 	}
@@ -631,7 +639,7 @@ func TestCreatorsInTurn(t *testing.T) {
 		creator, _, _ := strings.Cut(name, "-")
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: creator}}}
 		f.cache(namespace, nil)
-		f.enqueue(namespace)
+		f.queue.Add(name)
 	}
 	var names []string
 	for range 2 {

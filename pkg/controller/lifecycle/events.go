@@ -12,10 +12,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 )
 
 // Reasons of events on namespaces.
@@ -39,10 +39,9 @@ type event struct {
 	kind, reason, message string
 }
 
-// transitions returns an event for each initializer that was skipped or failed between two versions of a lifecycle, or ended a
-// turn that was announced, and one for a new lifecycle with the condition PlanDegraded. The old version of a new lifecycle is
-// nil.
-func transitions(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle, announced sets.Set[string]) []event {
+// transitions returns an event for each initializer that was skipped or failed between two versions of a lifecycle, or ended a turn that
+// lasted, and one for a new lifecycle with the condition PlanDegraded. The old version of a new lifecycle is nil.
+func transitions(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) []event {
 	oldStates := map[string]v1alpha1.InitializerState{}
 	if oldLifecycle != nil && oldLifecycle.UID == newLifecycle.UID {
 		for _, entry := range oldLifecycle.Status.Initializers {
@@ -62,8 +61,7 @@ func transitions(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle, announ
 		switch entry.State {
 		case v1alpha1.InitializerWaiting, v1alpha1.InitializerRunning: // announce records a turn that lasts
 		case v1alpha1.InitializerDone:
-			if announced.Has(entry.Name) {
-				took := entry.EndTime.Sub(entry.StartTime.Time).Round(time.Millisecond)
+			if took := entry.EndTime.Sub(entry.StartTime.Time).Round(time.Millisecond); took >= reportWaitAfter {
 				all = append(all, event{corev1.EventTypeNormal, eventDone, fmt.Sprintf("%s is done after %s (user %q)", initializer, took, entry.LastActor)})
 			}
 		case v1alpha1.InitializerSkipped:
@@ -77,18 +75,20 @@ func transitions(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle, announ
 
 // recordEvents records the transitions of a lifecycle as events on its namespace. Transitions
 // without a leader are only in the lifecycle's status.
-func (c *Controller) recordEvents(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle, announced sets.Set[string]) {
-	for _, e := range transitions(oldLifecycle, newLifecycle, announced) {
+func (c *Controller) recordEvents(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) {
+	for _, e := range transitions(oldLifecycle, newLifecycle) {
 		c.Events.Event(namespaceOf(newLifecycle), e.kind, e.reason, e.message)
 	}
 }
 
-// announce records an event for each turn that is reported, once.
+// announce records an event for each turn that is reported, once. The cache may show that a turn has ended since, with an event.
 func (c *Controller) announce(s state) {
-	if len(s.timers.long) == 0 {
-		return
-	}
-	for _, initializer := range c.turns.announce(s.lifecycle.Name, s.lifecycle.UID, s.timers.long) {
+	for _, initializer := range c.turns.announce(s.lifecycle, s.timers.long) {
+		if current, err := c.lifecycles.Get(s.lifecycle.Name); err == nil && current.UID == s.lifecycle.UID {
+			if entry := helper.Entry(current, initializer); entry != nil && entry.EndTime != nil {
+				continue
+			}
+		}
 		c.Events.Event(namespaceOf(s.lifecycle), corev1.EventTypeNormal, eventRunning, fmt.Sprintf("Initializer %q has its turn", initializer))
 	}
 }

@@ -8,7 +8,6 @@ package lifecycle
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,35 +24,17 @@ import (
 // delays between them add up to five seconds.
 const reportAfter = 8
 
-// stepError is the error of a step.
-type stepError struct {
-	step action
-	err  error
-}
-
-func (e *stepError) Error() string { return e.err.Error() }
-func (e *stepError) Unwrap() error { return e.err }
-
-// inStep adds the step to an error that is not nil.
-func inStep(step action, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &stepError{step: step, err: err}
-}
-
-// reportFailing sets the condition Failing of a namespace whose next step fails repeatedly, and
+// reportFailing sets the condition Failing of a namespace whose next step, or the reading of its state, fails repeatedly, and
 // clears it after a success. It writes once for each cause, not for each retry. It does not report
 // that a lifecycle cannot be created: a closed namespace reports this as Initializing, and an open
 // namespace does not wait for it.
-func (c *Controller) reportFailing(ctx context.Context, name string, err error) {
+func (c *Controller) reportFailing(ctx context.Context, name string, step action, err error) {
 	s := c.cached(name)
 	if s.namespace == nil || isRemovedByWrite(s.namespace) || ctx.Err() != nil {
 		return
 	}
 	want := corev1.NamespaceCondition{Type: v1alpha1.ConditionFailing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonStepTaken,
 		Message: "the last step succeeded"}
-	step := (*stepError)(nil)
 	switch {
 	case err == nil && utilnamespaces.TrueCondition(s.namespace.Status.Conditions, v1alpha1.ConditionFailing) == nil:
 		return
@@ -63,9 +44,9 @@ func (c *Controller) reportFailing(ctx context.Context, name string, err error) 
 	default:
 		want.Status, want.Reason = corev1.ConditionTrue, v1alpha1.ReasonReadFailed
 		want.Message = fmt.Sprintf("nsinit-controller-manager cannot read the state of the namespace, and retries: %v", err)
-		if errors.As(err, &step) {
-			want.Reason = string(step.step) + "Failed"
-			want.Message = fmt.Sprintf("nsinit-controller-manager cannot take the next step for the namespace (%s), and retries: %v", step.step, err)
+		if step != "" {
+			want.Reason = string(step) + "Failed"
+			want.Message = fmt.Sprintf("nsinit-controller-manager cannot take the next step for the namespace (%s), and retries: %v", step, err)
 		}
 	}
 	want.LastTransitionTime = metav1.NewTime(c.Clock.Now())

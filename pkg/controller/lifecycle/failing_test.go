@@ -69,8 +69,8 @@ func TestFailing(t *testing.T) {
 	if condition := try(1); condition == nil || !strings.Contains(condition.Message, "other") {
 		t.Errorf("another cause: %v", condition)
 	}
-	f.listing.problem, refusal = errBehind, errors.New("while the cache is behind")
-	if condition := try(1); condition == nil || condition.Reason != "DeleteLifecycleFailed" || !strings.Contains(condition.Message, "while the cache is behind") {
+	f.listing.problem, refusal = unreadableError(), errors.New("while lists fail")
+	if condition := try(1); condition == nil || condition.Reason != "DeleteLifecycleFailed" || !strings.Contains(condition.Message, "while lists fail") {
 		t.Errorf("without a list: %v", condition)
 	}
 	f.listing.problem = nil

@@ -7,65 +7,67 @@ SPDX-License-Identifier: Apache-2.0
 package lifecycle
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 )
 
-// TestObserve: which results of lists say that the cache cannot be relied on.
+// TestObserve: which results of lists are a problem.
 func TestObserve(t *testing.T) {
 	away, corrupt := errors.New("away"), unreadableError()
-	lifecycle := []v1alpha1.NamespaceLifecycle{*aLifecycle(pending("a"))}
 	type result struct {
-		err      error
-		behind   bool
-		unsynced bool
+		err     error
+		cached  string
+		unknown bool // the cache was never filled
 	}
 	tests := map[string]struct {
 		results []result
 		problem error
 	}{
-		"all is well":                    {[]result{{}, {}}, nil},
-		"one failure":                    {[]result{{err: away}}, nil},
-		"two failures":                   {[]result{{err: away}, {err: away}}, away},
-		"an object cannot be decoded":    {[]result{{err: corrupt}}, corrupt},
-		"the cache is behind":            {[]result{{}, {behind: true}}, errBehind},
-		"not filled, at first":           {[]result{{unsynced: true}}, nil},
-		"not filled":                     {[]result{{unsynced: true}, {unsynced: true}}, errBehind},
-		"it is over":                     {[]result{{err: corrupt}, {}}, nil},
-		"it is over, but not filled":     {[]result{{err: corrupt}, {unsynced: true}}, corrupt},
-		"it is over, but still behind":   {[]result{{err: corrupt}, {behind: true}}, errBehind},
-		"failures that do not follow":    {[]result{{err: away}, {}, {err: away}}, nil},
-		"the second failure is another":  {[]result{{err: away}, {err: corrupt}}, corrupt},
-		"a problem that becomes another": {[]result{{err: corrupt}, {err: away}}, away},
+		"all is well":                           {[]result{{}, {}}, nil},
+		"one failure":                           {[]result{{err: away}}, nil},
+		"two failures":                          {[]result{{err: away}, {err: away}}, away},
+		"an object cannot be decoded":           {[]result{{err: corrupt}}, corrupt},
+		"not filled":                            {[]result{{unknown: true}, {unknown: true}}, nil},
+		"the failures are over":                 {[]result{{err: away}, {err: away}, {}}, nil},
+		"they are over, but it is not filled":   {[]result{{err: away, unknown: true}, {err: away, unknown: true}, {unknown: true}}, away},
+		"it was deleted, and watches continue":  {[]result{{err: corrupt, cached: "1"}, {cached: "1"}, {cached: "2"}}, nil},
+		"it was deleted, and watches are stuck": {[]result{{err: corrupt, cached: "1"}, {cached: "1"}, {cached: "1"}}, corrupt},
+		"it was deleted, while lists failed":    {[]result{{err: corrupt, cached: "1"}, {err: away, cached: "2"}, {cached: "2"}}, nil},
+		"failures that do not follow":           {[]result{{err: away}, {}, {err: away}}, nil},
+		"the second failure is another":         {[]result{{err: away}, {err: corrupt}}, corrupt},
+		"a problem that becomes another":        {[]result{{err: corrupt}, {err: away}}, away},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			unsynced := false
-			l := listing{synced: func() bool { return !unsynced }}
-			var problem error
+			l, problem := listing{}, error(nil)
 			for _, r := range test.results {
-				unsynced = r.unsynced
 				before := l.current()
 				var changed bool
-				problem, changed = l.observe(lifecycle, r.err, func(_, _ []v1alpha1.NamespaceLifecycle) bool { return r.behind })
+				problem, changed = l.observe(r.err, r.cached, !r.unknown)
 				if changed != ((before == nil) != (problem == nil)) {
 					t.Errorf("changed is %t from %v to %v", changed, before, problem)
 				}
+				if again := r.err != nil || problem != nil; l.doubt != again {
+					t.Errorf("another list is due: %t", !again)
+				}
 			}
-			if !errors.Is(problem, test.problem) || (problem == nil) != (test.problem == nil) || l.settled() != (!unsynced || problem != nil) {
-				t.Errorf("the problem is %v, want %v; settled: %t", problem, test.problem, l.settled())
+			if !errors.Is(problem, test.problem) || (problem == nil) != (test.problem == nil) {
+				t.Errorf("the problem is %v, want %v", problem, test.problem)
 			}
 		})
 	}
@@ -75,9 +77,132 @@ func unreadableError() *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonStoreReadError, Message: "key /registry/x"}}
 }
 
+// TestNoPolling: nothing is listed while namespaces wait and the informer works.
+func TestNoPolling(t *testing.T) {
+	f := newFixture(t, namespace(closed), nil)
+	f.filled = func() bool { return true }
+	f.nsinit.PrependReactor("create", "namespacelifecycles", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		created := action.(clienttesting.CreateAction).GetObject().(*v1alpha1.NamespaceLifecycle).DeepCopy()
+		created.ResourceVersion = "7"
+		return true, created, nil
+	})
+	if err := f.handle(t.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	f.dequeue(t, listKey, cacheDelay)
+	f.listing.seen = "6" // a fake informer has no version
+	for _, check := range []struct {
+		created []string
+		cached  string
+		due     bool
+	}{
+		{nil, "6", true}, {[]string{"7"}, "7", false}, {[]string{"8"}, "9", false}, {[]string{"10"}, "", false},
+		{[]string{"10", "11"}, "10", false}, {[]string{"12"}, "10", true}, {nil, "10", false}, {nil, "11", false}, {nil, "11", true}, {nil, "12", false},
+	} {
+		for _, version := range check.created {
+			f.expect(version)
+		}
+		if due := f.isDue(check.cached); due != check.due {
+			t.Errorf("after versions %q, the cache has version %q, which needs a list: %t", check.created, check.cached, due)
+		}
+	}
+	f.checkList(t.Context())
+	for _, action := range f.nsinit.Actions() {
+		if action.GetVerb() == "list" {
+			t.Errorf("%v", action)
+		}
+	}
+	if f.queue.Len() != 0 {
+		t.Errorf("%d names are queued", f.queue.Len())
+	}
+}
+
+// dequeue lets time pass in steps until a key is queued, and removes it.
+func (f *fixture) dequeue(t *testing.T, want string, step time.Duration) {
+	t.Helper()
+	eventually(t, want+" is queued", func() bool {
+		f.Clock.(*testingclock.FakeClock).Step(step)
+		return f.queue.Len() > 0
+	})
+	key, _ := f.queue.Get()
+	f.queue.Done(key)
+	if key != want {
+		t.Errorf("%s is queued", key)
+	}
+}
+
+// TestInformerFails: a request of the informer that fails causes lists until one succeeds. Meanwhile, every namespace that waits is
+// re-queued, and afterwards every name.
+func TestInformerFails(t *testing.T) {
+	for _, verb := range []string{"list", "watch"} {
+		t.Run(verb, func(t *testing.T) {
+			f := newFixture(t, namespace(closed), aLifecycle(pending("a")))
+			f.filled = func() bool { return true }
+			open := namespace(func(n *corev1.Namespace) { n.Name = "open" })
+			f.cache(open, nil)
+			tooMany := apierrors.NewTooManyRequests("storage is (re)initializing", 1)
+			informer := f.newInformer(f.Nsinit, 0)
+			f.nsinit.PrependReactor(verb, "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tooMany })
+			f.nsinit.PrependWatchReactor("namespacelifecycles", func(clienttesting.Action) (bool, watch.Interface, error) { return verb == "watch", nil, tooMany })
+			ctx, cancel := context.WithCancel(t.Context())
+			stopped := make(chan struct{})
+			go func() {
+				defer close(stopped)
+				informer.RunWithContext(ctx)
+			}()
+			eventually(t, "the informer fails", func() bool { return f.queue.Len() > 0 })
+			cancel()
+			<-stopped // it may fail again
+			f.dequeue(t, listKey, 0)
+			list := unreadableError()
+			f.nsinit.PrependReactor("list", "namespacelifecycles", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if options := action.(clienttesting.ListActionImpl).ListOptions; options.Limit != onePage || options.FieldSelector != "" {
+					t.Errorf("etcd does not answer a list with %+v", options)
+				}
+				if list == nil {
+					return true, &v1alpha1.NamespaceLifecycleList{}, nil
+				}
+				return true, nil, list
+			})
+			for range 2 {
+				if err := f.handle(t.Context(), listKey); err != nil {
+					t.Fatal(err)
+				}
+				f.dequeue(t, "ns", 0)
+				f.dequeue(t, listKey, listInterval)
+			}
+			list, f.listing.stuck = nil, "before"
+			f.checkList(t.Context())
+			if f.queue.Len() != 2 || f.listing.current() != nil {
+				t.Errorf("%d names are queued; %v", f.queue.Len(), f.listing.current())
+			}
+		})
+	}
+}
+
+// TestSettle: the controller starts with a cache that is filled, or when lists fail.
+func TestSettle(t *testing.T) {
+	f := newFixture(t, nil, nil)
+	f.filled = func() bool { return true }
+	if err := f.settle(t.Context()); err != nil || len(f.nsinit.Actions()) > 0 {
+		t.Errorf("filled: %v, %v", err, f.nsinit.Actions())
+	}
+	f.filled = func() bool { return false }
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := f.settle(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("stopped: %v", err)
+	}
+	f.nsinit.PrependReactor("list", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, unreadableError() })
+	if err := f.settle(t.Context()); err != nil || f.listing.current() == nil {
+		t.Errorf("lists fail: %v, %v", err, f.listing.current())
+	}
+}
+
 // TestUnlisted: while NamespaceLifecycles cannot be listed, a namespace whose own can be read goes on,
 // one whose own cannot says why, and nothing opens on what the cache says.
 func TestUnlisted(t *testing.T) {
+	lost := errors.New("storage was lost")
 	tests := map[string]struct {
 		namespace *corev1.Namespace
 		live      *v1alpha1.NamespaceLifecycle
@@ -88,25 +213,30 @@ func TestUnlisted(t *testing.T) {
 	}{
 		"its turn":                          {namespace(closed), aLifecycle(pending("a")), unreadableError(), nil, []string{"patch namespaces/status"}, "key /registry/x; an administrator"},
 		"nothing is pending":                {namespace(closed), aLifecycle(), unreadableError(), nil, []string{"patch namespaces/status"}, ""},
-		"its own is corrupt":                {namespace(closed), aLifecycle(), unreadableError(), apierrors.NewInternalError(errors.New("own")), []string{"patch namespaces/status"}, `cannot read NamespaceLifecycle "ns", and retries`},
-		"no lifecycle, nothing can be read": {namespace(closed), nil, errors.New("storage was lost"), nil, []string{"patch namespaces/status", "create namespacelifecycles"}, "and retries: no room"},
-		"nothing can be read":               {namespace(closed), aLifecycle(), errors.New("storage was lost"), nil, []string{"patch namespaces/status"}, "cannot list NamespaceLifecycles, and retries: storage was lost"},
-		"the removal waits":                 {namespace(deleting, emptied), aLifecycle(leaving), errors.New("storage was lost"), nil, []string{"patch namespaces/status"}, ""},
-		"it is open":                        {namespace(), aLifecycle(), unreadableError(), nil, nil, ""},
-		"it is deleted":                     {namespace(ready, deleting), aLifecycle(), unreadableError(), nil, []string{"patch namespaces/status"}, ""},
+		"its own is corrupt":                {namespace(closed), aLifecycle(), unreadableError(), apierrors.NewInternalError(errors.New("own")), []string{"patch namespaces/status"}, `cannot read NamespaceLifecycle "ns", and retries: Internal error occurred: own; an administrator`},
+		"no lifecycle, nothing can be read": {namespace(closed), nil, lost, nil, []string{"patch namespaces/status", "create namespacelifecycles"}, "and retries: no room"},
+		"nothing can be read":               {namespace(closed), aLifecycle(), lost, lost, []string{"patch namespaces/status"}, `cannot read NamespaceLifecycle "ns", and retries: storage was lost`},
+		"the removal waits":                 {namespace(deleting, emptied), aLifecycle(leaving), lost, lost, []string{"patch namespaces/status"}, ""},
+		"its content is deleted":            {namespace(deleting), aLifecycle(leaving), lost, lost, nil, ""},
+		"its participants can be notified":  {namespace(deleting), aLifecycle(held("p.example.com")), unreadableError(), nil, []string{"delete namespacelifecycles uid=lifecycle"}, ""},
+		"it is open":                        {namespace(), aLifecycle(pending("a")), unreadableError(), lost, nil, ""},
+		"it is deleted":                     {namespace(ready, deleting), aLifecycle(), unreadableError(), lost, []string{"patch namespaces/status"}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, test.namespace, test.live)
 			f.listing.problem = test.problem
+			if test.live != nil {
+				f.cache(nil, aLifecycle(pending("old")))
+			}
 			if test.read != nil {
 				f.nsinit.PrependReactor("get", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.read })
 			}
 			f.nsinit.PrependReactor("create", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, apierrors.NewServiceUnavailable("no room")
 			})
-			unreadable := strings.Contains(test.says, "retries") || isHeld(test.namespace)
-			if err := f.reconcile(t.Context(), "ns"); (err != nil) != unreadable {
+			fails := strings.Contains(test.says, "retries") || slices.Contains([]string{"the removal waits", "its content is deleted"}, name)
+			if err := f.reconcile(t.Context(), "ns"); (err != nil) != fails {
 				t.Fatalf("its error is %v", err)
 			}
 			if got := f.writes(); !slices.Equal(got, test.writes) {
@@ -123,51 +253,6 @@ func TestUnlisted(t *testing.T) {
 				return c.Type == v1alpha1.ConditionInitializing && c.Status == corev1.ConditionTrue && strings.Contains(c.Message, test.says)
 			}) {
 				t.Errorf("it says %v", live.Status.Conditions)
-			}
-		})
-	}
-}
-
-// TestUnlistedLifecycles: what the cache shows of a namespace that waits, and two lists do not, is from a
-// watch that is behind.
-func TestUnlistedLifecycles(t *testing.T) {
-	isActive := func(r *v1alpha1.NamespaceLifecycle) { r.Status.Phase = v1alpha1.LifecycleActive }
-	inReleasedNamespace := namespace(deleting, emptied)
-	tests := map[string]struct {
-		namespace    *corev1.Namespace
-		cached, live *v1alpha1.NamespaceLifecycle
-		behind       bool
-	}{
-		"a lifecycle that was removed":           {inReleasedNamespace, aLifecycle(leaving, held("p.example.com")), nil, true},
-		"a lifecycle that was removed unnoticed": {inReleasedNamespace, aLifecycle(isActive), nil, true},
-		"a lifecycle of a lost storage":          {namespace(closed), aLifecycle(pending("a")), nil, true},
-		"the gate is about to open":              {namespace(closed), aLifecycle(isActive), nil, false},
-		"the list shows it":                      {namespace(closed), aLifecycle(pending("a")), aLifecycle(pending("a")), false},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, test.namespace, test.live)
-			f.cache(nil, test.cached)
-			f.listing.synced = func() bool { return true }
-			for round := range 3 {
-				_, err := f.compareList(t.Context(), f.waiting())
-				if want := test.behind && round > 0; errors.Is(err, errBehind) != want {
-					t.Errorf("round %d: the problem is %v", round, err)
-				}
-			}
-			if err := f.Lifecycles.Informer().GetStore().Delete(test.cached); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := f.compareList(t.Context(), f.waiting()); err != nil && test.live == nil {
-				t.Errorf("the cache caught up: %v", err)
-			}
-			for _, action := range f.nsinit.Actions() {
-				list, ok := action.(clienttesting.ListAction)
-				for _, phase := range []v1alpha1.LifecyclePhase{v1alpha1.LifecycleInitializing, v1alpha1.LifecycleActive, v1alpha1.LifecycleTerminating} {
-					if want := phase != v1alpha1.LifecycleActive; ok && list.GetListRestrictions().Fields.Matches(fields.Set{"status.phase": string(phase)}) != want {
-						t.Errorf("lists show phase %s: %t", phase, !want)
-					}
-				}
 			}
 		})
 	}

@@ -27,38 +27,27 @@ const metricsNamespace, metricsSubsystem = "nsinit", "lifecycle"
 
 // NewMetrics returns metrics that are not registered yet.
 func NewMetrics() *Metrics {
-	const namespace, subsystem = metricsNamespace, metricsSubsystem
+	counter := func(name, help string) *metrics.CounterOpts {
+		return &metrics.CounterOpts{Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: name, StabilityLevel: metrics.ALPHA, Help: help}
+	}
+	histogram := func(name, help string, buckets ...float64) *metrics.HistogramOpts {
+		return &metrics.HistogramOpts{Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: name, StabilityLevel: metrics.ALPHA, Help: help,
+			Buckets: buckets}
+	}
 	return &Metrics{
-		openings: metrics.NewCounter(&metrics.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "gate_openings_total", StabilityLevel: metrics.ALPHA,
-			Help: "Number of namespaces whose gate this instance opened.",
-		}),
-		without: metrics.NewCounterVec(&metrics.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "gate_openings_without_object_total", StabilityLevel: metrics.ALPHA,
-			Help: "Number of namespaces whose gate this instance opened although a required object did not exist, by object. See --required-objects.",
-		}, []string{"object"}),
-		lifecycles: metrics.NewCounter(&metrics.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "created_total", StabilityLevel: metrics.ALPHA,
-			Help: "Number of NamespaceLifecycles that this instance created.",
-		}),
-		failures: metrics.NewCounter(&metrics.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "reconcile_failures_total", StabilityLevel: metrics.ALPHA,
-			Help: "Number of times that the next step for a namespace failed and is retried.",
-		}),
-		timeToReady: metrics.NewHistogram(&metrics.HistogramOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "time_to_ready_seconds", StabilityLevel: metrics.ALPHA,
-			Help:    "Time from the creation of a namespace to the opening of its gate, in seconds. Creation times are whole seconds.",
-			Buckets: []float64{0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600},
-		}),
-		deadlines: metrics.NewCounterVec(&metrics.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "deadlines_missed_total", StabilityLevel: metrics.ALPHA,
-			Help: "Number of initializers that missed their deadline, by the failurePolicy that took effect.",
-		}, []string{"failure_policy"}),
-		turns: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "turn_duration_seconds", StabilityLevel: metrics.ALPHA,
-			Help:    "How long the turn of an initializer took, in seconds, by its result: Done, Skipped or Failed.",
-			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800},
-		}, []string{"initializer", "state"}),
+		openings: metrics.NewCounter(counter("gate_openings_total", "Number of namespaces whose gate this instance opened.")),
+		without: metrics.NewCounterVec(counter("gate_openings_without_object_total",
+			"Number of namespaces whose gate this instance opened although a required object did not exist, by object. See --required-objects."), []string{"object"}),
+		lifecycles: metrics.NewCounter(counter("created_total", "Number of NamespaceLifecycles that this instance created.")),
+		failures:   metrics.NewCounter(counter("reconcile_failures_total", "Number of times that the next step for a namespace failed and is retried.")),
+		timeToReady: metrics.NewHistogram(histogram("time_to_ready_seconds",
+			"Time from the creation of a namespace to the opening of its gate, in seconds. Creation times are whole seconds.",
+			0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600)),
+		deadlines: metrics.NewCounterVec(counter("deadlines_missed_total",
+			"Number of initializers that missed their deadline, by the failurePolicy that took effect."), []string{"failure_policy"}),
+		turns: metrics.NewHistogramVec(histogram("turn_duration_seconds",
+			"How long the turn of an initializer took, in seconds, by its result: Done, Skipped or Failed.",
+			0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800), []string{"initializer", "state"}),
 	}
 }
 

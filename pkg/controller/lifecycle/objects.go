@@ -9,89 +9,62 @@ package lifecycle
 import (
 	"context"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/controller/requiredobjects"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // objects is what an initialized namespace lacks of the required objects. It depends on the time.
 type objects struct {
-	missing []requiredobjects.Missing
+	missing []*objectWatch
 	// wait says that the gate stays closed, until the objects exist or the bound is past.
 	wait bool
 	// lasts says that the wait has lasted so long that the conditions report it.
 	lasts bool
 	// since is when the initializers were done.
 	since time.Time
-	// timeout and longest are the bounds of the wait.
-	timeout, longest time.Duration
+	// timeout bounds the wait for an object that appears in no namespace.
+	timeout time.Duration
 	// wake is the time until wait or lasts may change. 0: only with an event.
 	wake time.Duration
 }
 
-// waits stores when this process first saw that an initialized namespace lacks a required object. As with
-// turns, the clock of the server that wrote the end of the last turn may differ.
-type waits struct {
-	mu   sync.Mutex
-	seen map[string]sighting
-}
-
-// sighting is when the wait of a lifecycle was first seen.
-type sighting struct {
-	lifecycle types.UID
-	at        time.Time
-}
-
-// firstSeen returns when the wait of a lifecycle was first seen, which may be now.
-func (w *waits) firstSeen(name string, lifecycle *v1alpha1.NamespaceLifecycle, now time.Time) time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if seen, ok := w.seen[name]; ok && seen.lifecycle == lifecycle.UID {
-		return seen.at
-	}
-	w.seen[name] = sighting{lifecycle: lifecycle.UID, at: now}
-	return now
-}
-
-// forget removes the entry of a namespace that does not wait.
-func (w *waits) forget(name string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.seen, name)
-}
-
-// measureObjects sets s.objects. It sends requests only if the bound is past, or if an object may be
-// that of a former namespace.
-func (c *Controller) measureObjects(ctx context.Context, name string, s *state) {
-	s.objects = objects{}
-	closed := isInitialized(*s) && helper.IsClosed(s.namespace)
-	if c.Required != nil && (closed || isInitialized(*s) && openedWithout(s.namespace)) {
-		s.objects.missing = c.Required.Missing(ctx, s.namespace)
-	}
-	if len(s.objects.missing) == 0 || !closed {
-		c.waits.forget(name)
-		return
-	}
+// measure sets what depends on the time: s.timers and s.objects. It sends requests only if the bound of the wait for objects is past, or if
+// an object may be that of a former namespace.
+func (c *Controller) measure(ctx context.Context, name string, s *state) {
 	now := c.Clock.Now()
-	begun := c.waits.firstSeen(name, s.lifecycle, now)
-	s.objects.since, s.objects.timeout, s.objects.longest = initializedAt(s.lifecycle), c.Required.Timeout, c.Required.Longest()
-	if there := s.objects.since.Add(timing.MaxClockSkew); there.Before(begun) {
-		begun = there // this process restarted
+	s.objects = objects{timeout: c.RequiredTimeout}
+	closed := isInitialized(*s) && helper.IsClosed(s.namespace)
+	if closed || isInitialized(*s) && openedWithout(s.namespace) {
+		s.objects.missing = c.missing(ctx, s.namespace)
 	}
-	left := c.Required.Until(s.objects.missing, begun).Sub(now)
-	quiet := begun.Add(reportWaitAfter).Sub(now)
-	if left <= 0 {
-		s.objects.missing = c.Required.Confirm(ctx, s.namespace, s.objects.missing)
+	var turns []string
+	lacks := closed && len(s.objects.missing) > 0
+	if lacks {
+		turns = []string{objectsTurn}
+	} else if s.lifecycle != nil {
+		turns = helper.Acting(s.lifecycle)
+	}
+	seen := c.turns.firstSeen(name, s.lifecycle, turns, now)
+	if !lacks {
+		s.timers = measureTurns(s.lifecycle, seen, now, c.StalledAfter)
 		return
 	}
+	s.timers = timers{}
+	s.objects.since = initializedAt(s.lifecycle)
+	begun := earlier(seen[objectsTurn], s.objects.since.Add(timing.MaxClockSkew)) // this process may have restarted
+	left := c.opensAt(s.objects.missing, begun).Sub(now)
+	if left <= 0 {
+		s.objects.missing = slices.DeleteFunc(s.objects.missing, func(w *objectWatch) bool { return w.read(ctx, s.namespace.Name) })
+		return
+	}
+	quiet := begun.Add(reportWaitAfter).Sub(now)
 	s.objects.wait, s.objects.lasts, s.objects.wake = true, quiet <= 0, left
 	if quiet > 0 {
 		s.objects.wake = min(left, quiet)
@@ -131,7 +104,7 @@ func (o objects) waiting() *report {
 	}
 	return &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonObjectsMissing,
 		message: fmt.Sprintf("waiting for %s, since %s; without it, the namespace opens after %s in which no such object appears in any namespace, and after %s at the latest",
-			requiredobjects.Describe(o.missing), o.since.UTC().Format(time.RFC3339), o.timeout, o.longest)}
+			describeAll(o.missing), o.since.UTC().Format(time.RFC3339), o.timeout, max(o.timeout, longestWait))}
 }
 
 // opened returns the report on a namespace whose gate is open, perhaps without required objects.
@@ -139,17 +112,17 @@ func (o objects) opened(lifecycle *v1alpha1.NamespaceLifecycle) report {
 	report := opened(lifecycle)
 	if len(o.missing) > 0 {
 		report.reason = v1alpha1.ReasonObjectsMissing
-		report.message += fmt.Sprintf("; the namespace was opened without %s; see: kubectl nsinit why %s", requiredobjects.Describe(o.missing), lifecycle.Name)
+		report.message += fmt.Sprintf("; the namespace was opened without %s; see: kubectl nsinit why %s", describeAll(o.missing), lifecycle.Name)
 	}
 	return report
 }
 
 // recordOpening records the event of an opened gate, and counts required objects that did not exist.
-func (c *Controller) recordOpening(namespace *corev1.Namespace, missing []requiredobjects.Missing, report report) {
+func (c *Controller) recordOpening(namespace *corev1.Namespace, missing []*objectWatch, report report) {
 	kind := corev1.EventTypeNormal
 	for _, object := range missing {
 		kind = corev1.EventTypeWarning
-		c.Metrics.without.WithLabelValues(object.Object.String()).Inc()
+		c.Metrics.without.WithLabelValues(object.String()).Inc()
 	}
 	c.Events.Event(namespace, kind, report.reason, "The namespace is open: "+report.message)
 }

@@ -26,7 +26,6 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/controller/requiredobjects"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
@@ -36,16 +35,13 @@ type requiring struct {
 	metadata *metadatafake.FakeMetadataClient
 }
 
-// accountTracker returns a tracker of the ServiceAccount "default". Its store holds what the test puts there.
-func accountTracker(clock *testingclock.FakeClock) (*requiredobjects.Tracker, *metadatafake.FakeMetadataClient, error) {
+// accountClient returns a client of ServiceAccounts that answers what the test adds.
+func accountClient() (meta.RESTMapper, *metadatafake.FakeMetadataClient) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), meta.RESTScopeNamespace)
 	client := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
 	client.ReactionChain = nil
-	tracker, err := requiredobjects.New(requiredobjects.Dependencies{
-		Objects: requiredobjects.ByKubernetes()[:1], Metadata: client, Mapper: mapper, Clock: clock, Timeout: 5 * time.Second,
-	})
-	return tracker, client, err
+	return mapper, client
 }
 
 // account is the metadata of the ServiceAccount "default" of a namespace.
@@ -80,11 +76,12 @@ func newRequiring(t *testing.T, namespace *corev1.Namespace, lifecycle *v1alpha1
 	t.Helper()
 	namespace.CreationTimestamp = metav1.NewTime(startOfTests().Add(-2 * time.Hour))
 	f := &requiring{fixture: newFixture(t, namespace, lifecycle)}
-	var err error
-	f.Required, f.metadata, err = accountTracker(f.Clock.(*testingclock.FakeClock))
-	if err != nil {
+	mapper, client := accountClient()
+	required := &objectWatch{RequiredObject: ObjectsByKubernetes()[0], client: client, mapper: mapper, clock: f.Clock, changed: f.objectChanged}
+	if err := required.prepare(); err != nil {
 		t.Fatal(err)
 	}
+	f.required, f.metadata, f.RequiredTimeout = []*objectWatch{required}, client, 5*time.Second
 	f.live(nil)
 	return f
 }
@@ -98,7 +95,7 @@ func (f *requiring) live(account *metav1.PartialObjectMetadata) {
 // appear makes the watch show an account.
 func (f *requiring) appear(t *testing.T) {
 	t.Helper()
-	if err := f.Required.Informers()[0].GetStore().Add(account("ns", startOfTests())); err != nil {
+	if err := f.required[0].informer.GetStore().Add(account("ns", startOfTests())); err != nil {
 		t.Fatal(err)
 	}
 	f.objectChanged("ns")
@@ -280,7 +277,7 @@ func TestNoWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newRequiring(t, test.namespace, test.lifecycle)
 			s := state{namespace: test.namespace, lifecycle: test.lifecycle}
-			f.measureObjects(t.Context(), "ns", &s)
+			f.measure(t.Context(), "ns", &s)
 			if s.objects.wait || len(s.objects.missing) > 0 {
 				t.Errorf("it waits: %+v", s.objects)
 			}

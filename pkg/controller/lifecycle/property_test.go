@@ -76,11 +76,12 @@ func (r replica) start(w *world) *Controller {
 	r.core.ReactionChain, r.nsinit.ReactionChain = nil, nil
 	r.core.PrependReactor("*", "*", w.serve)
 	r.nsinit.PrependReactor("*", "*", w.serve)
+	mapper, accounts := w.accountClient()
 	controller, err := New(Dependencies{
 		Core: r.core, Nsinit: r.nsinit, Exemptions: r.exempt, Events: &record.FakeRecorder{}, Metrics: NewMetrics(), Clock: w.clock,
 		Namespaces:   informers.NewSharedInformerFactory(r.core, 0).Core().V1().Namespaces(),
-		Lifecycles:   nsinitinformers.NewSharedInformerFactory(r.nsinit, 0).Nsinit().V1alpha1().NamespaceLifecycles(),
-		StalledAfter: time.Minute, Required: w.track(),
+		Informers:    nsinitinformers.NewSharedInformerFactory(r.nsinit, 0),
+		StalledAfter: time.Minute, Required: ObjectsByKubernetes()[:1], RequiredTimeout: 5 * time.Second, Metadata: accounts, Mapper: mapper,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -116,7 +117,7 @@ func (m *model) rivalReconciles() {
 func (m *model) reconcileAs(controller *Controller, namespace, lifecycle, account int) {
 	replace(controller.Namespaces.Informer().GetStore(), m.namespaces[namespace])
 	replace(controller.Lifecycles.Informer().GetStore(), m.lifecycles[lifecycle])
-	replace(controller.Required.Informers()[0].GetStore(), m.accounts[account])
+	replace(controller.required[0].informer.GetStore(), m.accounts[account])
 	if err := controller.handle(klog.NewContext(context.Background(), logr.Discard()), worldName); err == nil {
 		controller.queue.Forget(worldName)
 	}
@@ -288,7 +289,7 @@ func (m *model) disturbances() map[string]step {
 		}},
 		"another replica acts": {always, m.rivalReconciles},
 		"lifecycles cannot be listed": {always, func() {
-			m.controller.listing.problem = rapid.SampledFrom([]error{errBehind, errLost, unreadableError()}).Draw(m.t, "problem")
+			m.controller.listing.problem = rapid.SampledFrom([]error{errLost, unreadableError()}).Draw(m.t, "problem")
 		}},
 		"lifecycles can be listed again": {always, func() { m.controller.listing.problem = nil }},
 		"the cache of namespaces catches up": {always, func() {

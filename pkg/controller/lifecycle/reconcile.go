@@ -22,6 +22,8 @@ type state struct {
 	lifecycle *v1alpha1.NamespaceLifecycle
 	timers    timers
 	objects   objects
+	// unlisted is why lifecycles cannot be listed, so that initializers and participants may not be notified. Nil: they can be.
+	unlisted error
 }
 
 // action is the next step for one name. Each action is idempotent, and is taken on a state that was

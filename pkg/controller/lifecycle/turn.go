@@ -7,14 +7,21 @@ SPDX-License-Identifier: Apache-2.0
 package lifecycle
 
 import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
@@ -35,6 +42,9 @@ type timers struct {
 	wake time.Duration
 }
 
+// objectsTurn stands for the wait for required objects among the initializers of a lifecycle.
+const objectsTurn = ""
+
 // turns stores when this process first saw each turn. The clock of the server that wrote the start
 // time may differ. The time since this process saw the turn is never longer than the turn.
 type turns struct {
@@ -46,84 +56,45 @@ type turns struct {
 type sightings struct {
 	lifecycle types.UID
 	at        map[string]time.Time
-	// announced are the initializers whose turn an event has reported, and ended those whose turn the watch has shown to be over.
-	announced, ended sets.Set[string]
+	// announced are the initializers whose turn an event has reported.
+	announced sets.Set[string]
 }
 
-// firstSeen returns when each current turn of a lifecycle was first seen, which may be now. It
-// removes the entry of a lifecycle that is nil or has no current turn, unless the end of a turn is not recorded yet.
-func (t *turns) firstSeen(name string, lifecycle *v1alpha1.NamespaceLifecycle, now time.Time) map[string]time.Time {
+// firstSeen returns when each of the current turns of a lifecycle was first seen, which may be now. It forgets all others.
+func (t *turns) firstSeen(name string, lifecycle *v1alpha1.NamespaceLifecycle, current []string, now time.Time) map[string]time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before, after := t.seen[name], sightings{at: map[string]time.Time{}}
-	if lifecycle != nil {
-		after.lifecycle = lifecycle.UID
-	}
-	if before.lifecycle == after.lifecycle {
-		after.announced, after.ended = before.announced, before.ended
-	}
-	if hasTurn(lifecycle) {
-		for _, initializer := range helper.Acting(lifecycle) {
-			if after.ended.Has(initializer) {
-				continue // this version is older
-			}
-			after.at[initializer] = now
-			if seen, ok := before.at[initializer]; ok && before.lifecycle == after.lifecycle {
-				after.at[initializer] = seen
-			}
-		}
-	}
-	if lifecycle == nil || len(after.at) == 0 && after.announced.Len() == 0 {
+	if lifecycle == nil || len(current) == 0 {
 		delete(t.seen, name)
 		return nil
 	}
+	before, after := t.seen[name], sightings{lifecycle: lifecycle.UID, at: map[string]time.Time{}}
+	if before.lifecycle != lifecycle.UID {
+		before = sightings{}
+	}
+	for _, initializer := range current {
+		after.at[initializer] = cmp.Or(before.at[initializer], now)
+	}
+	after.announced = before.announced.Intersection(sets.New(current...))
 	t.seen[name] = after
 	return after.at
 }
 
-// announce returns those of the initializers whose turn was not announced before.
-func (t *turns) announce(name string, lifecycle types.UID, initializers []string) (first []string) {
+// announce returns those of the initializers of a lifecycle whose turn was seen and not announced before.
+func (t *turns) announce(lifecycle *v1alpha1.NamespaceLifecycle, initializers []string) (first []string) {
+	if len(initializers) == 0 {
+		return nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.seen[name]
-	if s.lifecycle != lifecycle {
-		s = sightings{lifecycle: lifecycle}
-	}
-	if s.announced == nil {
-		s.announced = sets.New[string]()
-	}
+	s := t.seen[lifecycle.Name]
 	for _, initializer := range initializers {
-		if !s.announced.Has(initializer) && !s.ended.Has(initializer) {
+		if s.lifecycle == lifecycle.UID && !s.announced.Has(initializer) {
 			s.announced.Insert(initializer)
 			first = append(first, initializer)
 		}
 	}
-	t.seen[name] = s
 	return first
-}
-
-// end stores which turns of a lifecycle are over. Of those that ended now, it returns the initializers whose turn was announced.
-func (t *turns) end(lifecycle *v1alpha1.NamespaceLifecycle, entries []v1alpha1.InitializerStatus) sets.Set[string] {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	announced, s := sets.New[string](), t.seen[lifecycle.Name]
-	if s.lifecycle != lifecycle.UID {
-		return announced
-	}
-	s.ended = sets.New[string]()
-	for _, entry := range lifecycle.Status.Initializers { // a restored storage can show a turn again that was over
-		if entry.EndTime != nil {
-			s.ended.Insert(entry.Name)
-		}
-	}
-	for _, entry := range entries {
-		if s.announced.Has(entry.Name) {
-			s.announced.Delete(entry.Name)
-			announced.Insert(entry.Name)
-		}
-	}
-	t.seen[lifecycle.Name] = s
-	return announced
 }
 
 // hasTurn says whether an initializer has its turn.
@@ -131,16 +102,13 @@ func hasTurn(lifecycle *v1alpha1.NamespaceLifecycle) bool {
 	return lifecycle != nil && len(helper.Acting(lifecycle)) > 0
 }
 
-// measure returns the state of the current turns, which were first seen at these times.
-func measure(lifecycle *v1alpha1.NamespaceLifecycle, seen map[string]time.Time, now time.Time, stalledAfter time.Duration) timers {
+// measureTurns returns the state of the current turns, which were first seen at these times.
+func measureTurns(lifecycle *v1alpha1.NamespaceLifecycle, seen map[string]time.Time, now time.Time, stalledAfter time.Duration) timers {
 	var t timers
 	if !hasTurn(lifecycle) {
 		return t
 	}
 	for _, name := range helper.Acting(lifecycle) {
-		if seen[name].IsZero() {
-			continue // its turn is over
-		}
 		past := func(at time.Time) bool {
 			left := at.Sub(now)
 			if left > 0 && (t.wake == 0 || left < t.wake) {
@@ -189,4 +157,28 @@ func lasts(lifecycle *v1alpha1.NamespaceLifecycle, name string, seen time.Time, 
 		return earlier(here, began.Add(long+timing.MaxClockSkew))
 	}
 	return here
+}
+
+// stalled returns the initializers whose turn has lasted too long, and which the status does not show as stalled.
+func stalled(s state) []string {
+	return slices.DeleteFunc(slices.Clone(s.timers.stalled), func(name string) bool { return helper.IsStalled(s.lifecycle, name) })
+}
+
+// reportStall marks initializers as stalled. The server derives the condition Stalled, which an event repeats.
+func (c *Controller) reportStall(ctx context.Context, s state) error {
+	lifecycle, names := s.lifecycle.DeepCopy(), stalled(s)
+	for _, name := range names {
+		if entry := helper.Entry(lifecycle, name); entry != nil {
+			entry.StalledTime = new(metav1.NewMicroTime(c.Clock.Now()))
+		}
+	}
+	// gofail: var lifecycleBeforeReportStall struct{}
+	updated, err := c.client.UpdateStatus(ctx, lifecycle, metav1.UpdateOptions{})
+	if err != nil {
+		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot report that initializers %q are stalled: %w", names, err))
+	}
+	if condition := helper.Stall(updated); condition != nil {
+		c.Events.Event(namespaceOf(s.lifecycle), corev1.EventTypeWarning, eventStalled, condition.Message)
+	}
+	return nil
 }

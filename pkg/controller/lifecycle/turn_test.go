@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -130,13 +129,13 @@ func TestMeasure(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			seen := map[string]time.Time{"a": startOfTests(), "b": startOfTests()}
-			got := measure(test.lifecycle, seen, startOfTests().Add(test.age), minute)
+			got := measureTurns(test.lifecycle, seen, startOfTests().Add(test.age), minute)
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(timers{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
-	got := measure(aLifecycle(pending("a")), map[string]time.Time{"a": startOfTests()}, startOfTests().Add(time.Hour), 0)
+	got := measureTurns(aLifecycle(pending("a")), map[string]time.Time{"a": startOfTests()}, startOfTests().Add(time.Hour), 0)
 	if diff := cmp.Diff(timers{long: a}, got, cmp.AllowUnexported(timers{})); diff != "" {
 		t.Errorf("nothing is reported as stalled (-want +got):\n%s", diff)
 	}
@@ -170,7 +169,7 @@ func TestTurns(t *testing.T) {
 		{aLifecycle(pending("b", "c"), inParallel), times{"b": at(8), "c": at(9)}},
 		{nil, nil},
 	} {
-		if diff := cmp.Diff(test.want, times(seen.firstSeen("ns", test.lifecycle, at(step)))); diff != "" {
+		if diff := cmp.Diff(test.want, times(seen.firstSeen("ns", test.lifecycle, acting(test.lifecycle), at(step)))); diff != "" {
 			t.Errorf("step %d (-want +got):\n%s", step, diff)
 		}
 	}
@@ -179,67 +178,55 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestAnnounced: the end of a turn is known to be announced if its beginning was, until it is recorded.
-func TestAnnounced(t *testing.T) {
-	all := turns{seen: map[string]sightings{}}
-	done := func(names ...string) (entries []v1alpha1.InitializerStatus) {
-		for _, name := range names {
-			entries = append(entries, v1alpha1.InitializerStatus{Name: name, EndTime: new(metav1.NowMicro())})
-		}
-		return entries
+// acting returns the initializers that have their turn.
+func acting(lifecycle *v1alpha1.NamespaceLifecycle) []string {
+	if lifecycle == nil {
+		return nil
 	}
+	return helper.Acting(lifecycle)
+}
+
+// TestAnnounced: each turn of a lifecycle is announced once.
+func TestAnnounced(t *testing.T) {
+	all, now := turns{seen: map[string]sightings{}}, startOfTests()
 	another := aLifecycle(pending("a"))
 	another.UID = "another"
-	now := startOfTests()
-	all.firstSeen("ns", aLifecycle(pending("a", "b"), inParallel), now)
-	if got := all.announce("ns", aLifecycle().UID, []string{"a"}); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("announced: %v", got)
-	}
-	all.firstSeen("ns", aLifecycle(), now) // before the handler of the watch
-	if got := all.end(another, done("a")); got.Len() > 0 {
-		t.Errorf("the turn of another lifecycle was announced: %v", got)
-	}
-	for _, want := range [][]string{{"a"}, {}} {
-		if got := sets.List(all.end(aLifecycle(), done("a", "b"))); !slices.Equal(got, want) {
-			t.Errorf("announced: %v, want %v", got, want)
+	for step, test := range []struct {
+		lifecycle *v1alpha1.NamespaceLifecycle
+		announce  []string
+		want      []string
+	}{
+		{aLifecycle(pending("a", "b"), inParallel), []string{"a"}, []string{"a"}},
+		{aLifecycle(pending("a", "b"), inParallel), []string{"a", "b"}, []string{"b"}},
+		{aLifecycle(pending("b")), []string{"b"}, nil},
+		{another, []string{"a"}, []string{"a"}},
+		{aLifecycle(pending("a")), nil, nil},
+	} {
+		all.firstSeen("ns", test.lifecycle, acting(test.lifecycle), now)
+		if got := all.announce(test.lifecycle, test.announce); !slices.Equal(got, test.want) {
+			t.Errorf("step %d: announced %v, want %v", step, got, test.want)
 		}
 	}
-	all.firstSeen("ns", aLifecycle(), now)
-	if len(all.seen) != 0 {
-		t.Errorf("%v is not forgotten", all.seen)
+	if got := all.announce(another, []string{"a"}); got != nil {
+		t.Errorf("the turn of another lifecycle was announced: %v", got)
 	}
 }
 
-// TestLateTurn: an old version of a lifecycle, which still shows a turn that is over, leads to no report, and leaves no trace. A turn
-// that a restored storage shows again is one.
+// TestLateTurn: an old version of a lifecycle, which still shows a turn that is over, leads to no event, and leaves no trace.
 func TestLateTurn(t *testing.T) {
-	all, now, old := turns{seen: map[string]sightings{}}, startOfTests(), aLifecycle(pending("a", "b"), inParallel)
-	end := func(count int) {
-		newer := old.DeepCopy()
-		for i := range count {
-			newer.Status.Initializers[i].EndTime = new(metav1.NewMicroTime(now))
-		}
-		all.end(newer, newer.Status.Initializers[:count])
+	old := aLifecycle(pending("a", "b"), inParallel)
+	newer := old.DeepCopy()
+	newer.Status.Initializers[0].EndTime = new(metav1.NowMicro())
+	f := newFixture(t, namespace(closed), newer)
+	s := state{lifecycle: old, timers: timers{long: []string{"a", "b"}}}
+	f.turns.firstSeen("ns", old, acting(old), startOfTests())
+	f.announce(s)
+	if event := <-f.events.Events; len(f.events.Events) > 0 || event != `Normal InitializerRunning Initializer "b" has its turn` {
+		t.Errorf("%q, and %d events", event, len(f.events.Events))
 	}
-	check := func(want ...string) {
-		t.Helper()
-		got := measure(old, all.firstSeen("ns", old, now), now.Add(time.Hour), time.Minute)
-		if !slices.Equal(got.long, want) || !slices.Equal(got.stalled, want) {
-			t.Errorf("%+v, want %v", got, want)
-		}
-	}
-	all.firstSeen("ns", old, now)
-	end(1)
-	if got := all.announce("ns", old.UID, []string{"a", "b"}); !slices.Equal(got, []string{"b"}) { // as measured before the end
-		t.Errorf("announced: %v", got)
-	}
-	check("b")
-	end(0)
-	check("a", "b")
-	end(2)
-	check()
-	if len(all.seen) != 0 {
-		t.Errorf("%v is not forgotten", all.seen)
+	f.turns.firstSeen("ns", aLifecycle(), nil, startOfTests())
+	if len(f.turns.seen) != 0 {
+		t.Errorf("%v is not forgotten", f.turns.seen)
 	}
 }
 
@@ -433,7 +420,7 @@ func (f *fixture) refresh(t *testing.T, lifecycle *v1alpha1.NamespaceLifecycle) 
 // TestTransitions: each step of an initializer is an event on the namespace, once.
 func TestTransitions(t *testing.T) {
 	start := metav1.NewMicroTime(startOfTests())
-	end := metav1.NewMicroTime(startOfTests().Add(1500 * time.Millisecond))
+	end := metav1.NewMicroTime(startOfTests().Add(2500 * time.Millisecond))
 	lifecycle := func(uid string, entries ...v1alpha1.InitializerStatus) *v1alpha1.NamespaceLifecycle {
 		r := aLifecycle()
 		r.UID, r.Status.Initializers = types.UID(uid), entries
@@ -442,6 +429,8 @@ func TestTransitions(t *testing.T) {
 	entry := func(name string, state v1alpha1.InitializerState) v1alpha1.InitializerStatus {
 		return v1alpha1.InitializerStatus{Name: name, State: state, StartTime: &start, EndTime: &end, LastActor: "who", Message: "why"}
 	}
+	short := entry("b", "Done")
+	short.EndTime = new(metav1.NewMicroTime(startOfTests().Add(reportWaitAfter - time.Millisecond)))
 	degraded := lifecycle("1")
 	degraded.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPlanDegraded, Status: metav1.ConditionTrue, Message: "an expression failed"}}
 	tests := map[string]struct {
@@ -453,8 +442,8 @@ func TestTransitions(t *testing.T) {
 			[]event{{"Warning", "PlanDegraded", "an expression failed"}}},
 		"a degraded plan is reported once": {degraded, degraded, nil},
 		"a turn ends": {lifecycle("1", entry("a", "Running"), entry("b", "Waiting")), lifecycle("1", entry("a", "Done"), entry("b", "Running")),
-			[]event{{"Normal", "InitializerDone", `Initializer "a" is done after 1.5s (user "who")`}}},
-		"a turn ends that was not announced": {lifecycle("1", entry("b", "Running")), lifecycle("1", entry("b", "Done")), nil},
+			[]event{{"Normal", "InitializerDone", `Initializer "a" is done after 2.5s (user "who")`}}},
+		"a short turn ends": {lifecycle("1", entry("b", "Running")), lifecycle("1", short), nil},
 		"one is skipped": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Skipped")),
 			[]event{{"Warning", "InitializerSkipped", `Initializer "a" was skipped by user "who": why`}}},
 		"one fails": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Failed")),
@@ -465,7 +454,7 @@ func TestTransitions(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, transitions(test.old, test.updated, sets.New("a")), cmp.AllowUnexported(event{})); diff != "" {
+			if diff := cmp.Diff(test.want, transitions(test.old, test.updated), cmp.AllowUnexported(event{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -70,22 +70,19 @@ func (c *Controller) deleteContent(ctx context.Context, namespace *corev1.Namesp
 		resources = slices.DeleteFunc(resources, func(r schema.GroupVersionResource) bool { return r == pods })
 	}
 
-	var mu sync.Mutex
-	var problems []error
+	slices.SortFunc(resources, func(a, b schema.GroupVersionResource) int { return strings.Compare(a.String(), b.String()) })
+	problems := make([]error, len(resources))
 	var group errgroup.Group
 	group.SetLimit(resourcesAtOnce)
-	for _, resource := range resources {
+	for i, resource := range resources {
 		group.Go(func() error {
 			if err := c.deleteResource(ctx, namespace.Name, resource, found); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				problems = append(problems, fmt.Errorf("%s: %w", resource.GroupResource(), err))
+				problems[i] = fmt.Errorf("%s: %w", resource.GroupResource(), err)
 			}
 			return nil
 		})
 	}
 	_ = group.Wait()
-	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	found.deletion = utilerrors.NewAggregate(problems)
 	return found, errors.Join(found.discovery, found.versions, found.deletion)
 }

@@ -60,7 +60,7 @@ func New(d Dependencies) (*Controller, error) {
 		Dependencies: d,
 		queue:        workers.NewQueue(Name, d.Clock, minRetryDelay, maxRetryDelay),
 	}
-	registration, err := d.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	registration, err := cache.NewTypedSharedIndexInformer[*corev1.Namespace](d.Namespaces.Informer()).AddTypedEventHandler(coreinformers.NamespaceHandlerFuncs{
 		AddFunc:    c.enqueue,
 		UpdateFunc: c.updated,
 	})
@@ -71,22 +71,20 @@ func New(d Dependencies) (*Controller, error) {
 	return c, nil
 }
 
-func (c *Controller) enqueue(object any) {
-	if namespace, ok := object.(*corev1.Namespace); ok && namespace.DeletionTimestamp != nil {
+func (c *Controller) enqueue(namespace *corev1.Namespace) {
+	if namespace.DeletionTimestamp != nil {
 		c.queue.Add(namespace.Name)
 	}
 }
 
 // updated ignores updates that do not change the finalizers of a terminating namespace, such as the
 // conditions that the controller writes. Otherwise each retry would cause the next.
-func (c *Controller) updated(oldObj, newObj any) {
-	oldNamespace, ok := oldObj.(*corev1.Namespace)
-	newNamespace, isNamespace := newObj.(*corev1.Namespace)
-	if ok && isNamespace && oldNamespace.DeletionTimestamp != nil && oldNamespace.UID == newNamespace.UID &&
+func (c *Controller) updated(oldNamespace, newNamespace *corev1.Namespace) {
+	if oldNamespace.DeletionTimestamp != nil && oldNamespace.UID == newNamespace.UID &&
 		slices.Equal(oldNamespace.Spec.Finalizers, newNamespace.Spec.Finalizers) && slices.Equal(oldNamespace.Finalizers, newNamespace.Finalizers) {
 		return
 	}
-	c.enqueue(newObj)
+	c.enqueue(newNamespace)
 }
 
 // Run reconciles at most count namespaces at a time until the context ends.

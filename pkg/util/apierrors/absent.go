@@ -35,3 +35,13 @@ func IgnoreAbsent(err error) error {
 	}
 	return err
 }
+
+// retryAfterSeconds is the delay before a client retries, in seconds.
+const retryAfterSeconds = 1
+
+// NewUnavailable returns the error 503 with a reason.
+func NewUnavailable(reason error) *apierrors.StatusError {
+	status := apierrors.NewServiceUnavailable(reason.Error())
+	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfterSeconds}
+	return status
+}

@@ -4,15 +4,18 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package cached makes the objects smaller that informers keep, and reads the arguments of their handlers.
+// Package cached makes the objects smaller that informers keep, reads the arguments of their handlers, and lets callers share what one of
+// them reads.
 package cached
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
@@ -73,12 +76,8 @@ func identity(n *corev1.Namespace) *corev1.Namespace {
 }
 
 func only(all map[string]string, keys ...string) map[string]string {
-	kept := map[string]string{}
-	for _, key := range keys {
-		if value, ok := all[key]; ok {
-			kept[key] = value
-		}
-	}
+	kept := maps.Clone(all)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return !slices.Contains(keys, key) })
 	return kept
 }
 
@@ -92,4 +91,14 @@ func withOneOther[F ~string](all []F, own ...F) []F {
 		}
 	}
 	return kept
+}
+
+// Object returns the deleted object, and whether it is a T. If the informer missed the deletion, it is the
+// last known state.
+func Object[T any](object any) (T, bool) {
+	if unseen, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = unseen.Obj
+	}
+	typed, ok := object.(T)
+	return typed, ok
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
@@ -73,4 +74,13 @@ func PatchStatus(ctx context.Context, client typedcorev1.NamespacesGetter, read,
 		return nil, fmt.Errorf("cannot encode the patch of namespace %q: %w", read.Name, err)
 	}
 	return client.Namespaces().Patch(ctx, read.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+}
+
+// Frozen returns whether a namespace is frozen, and a message that says by whom and why.
+func Frozen(namespace *corev1.Namespace) (message string, frozen bool) {
+	if _, frozen = namespace.Labels[v1alpha1.LabelFrozen]; !frozen {
+		return "", false
+	}
+	return fmt.Sprintf("user %q froze the namespace: %s", namespace.Annotations[v1alpha1.AnnotationFrozenBy],
+		printable.Line(namespace.Annotations[v1alpha1.AnnotationFrozenReason])), true
 }

@@ -4,22 +4,54 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package freeze
+package lifecycle
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
-// missing returns the condition that a namespace lacks, or nil. A namespace that is being deleted reports that instead: if it
+// reportFrozen reports in the condition Frozen of a namespace, and in an event, that an administrator froze or unfroze it. The policies in
+// artifacts/policies/freeze.yaml refuse the writes, whether this controller runs or not. If the cache is behind, the write fails with a
+// conflict.
+func (c *Controller) reportFrozen(ctx context.Context, name string) error {
+	read, err := c.namespaces.Get(name)
+	if err != nil {
+		return nil //nolint:nilerr // the namespace does not exist
+	}
+	condition := missingFrozen(read)
+	if condition == nil {
+		return nil
+	}
+	condition.LastTransitionTime = metav1.NewTime(c.Clock.Now())
+	namespace := read.DeepCopy()
+	utilnamespaces.SetCondition(&namespace.Status.Conditions, *condition)
+	_, err = utilnamespaces.PatchStatus(ctx, c.Core.CoreV1(), read, namespace)
+	switch {
+	case apierrors.IsConflict(err):
+		return err
+	case err != nil:
+		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot write the condition %s: %w", v1alpha1.ConditionFrozen, err))
+	}
+	klog.FromContext(ctx).Info("Reported", "namespace", name, "uid", read.UID, "reason", condition.Reason, "message", condition.Message)
+	c.Events.Event(read, corev1.EventTypeNormal, condition.Reason, condition.Message)
+	return nil
+}
+
+// missingFrozen returns the condition Frozen that a namespace lacks, or nil. A namespace that is being deleted reports that instead: if it
 // has no finalizer, any write removes it.
-func missing(namespace *corev1.Namespace) *corev1.NamespaceCondition {
+func missingFrozen(namespace *corev1.Namespace) *corev1.NamespaceCondition {
 	condition := &corev1.NamespaceCondition{Type: v1alpha1.ConditionFrozen, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonUnfrozen}
 	message, frozen := utilnamespaces.Frozen(namespace)
 	_, unfrozen := namespace.Annotations[v1alpha1.AnnotationUnfrozenBy]

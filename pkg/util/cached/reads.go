@@ -4,8 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package shared lets callers share what one of them reads.
-package shared
+package cached
 
 import (
 	"context"
