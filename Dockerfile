@@ -12,6 +12,7 @@ ARG TARGETARCH
 ARG VERSION
 WORKDIR /src
 COPY go.mod go.sum ./
+COPY sdk sdk
 COPY cmd cmd
 COPY pkg pkg
 COPY artifacts artifacts

@@ -134,6 +134,7 @@ perf-memory: build ## Measure the memory of the programs while a tenant creates 
 .PHONY: bench
 bench: ## Run the benchmarks.
 	@go test -run '^$$' -bench . -benchmem ./...
+	@go -C sdk test -run '^$$' -bench . -benchmem ./...
 
 FUZZTIME ?= 30s
 .PHONY: fuzz

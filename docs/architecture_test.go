@@ -60,7 +60,7 @@ func TestArchitecture(t *testing.T) {
 		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil
 		}
-		if isTest := strings.HasSuffix(dir, "testserver") || strings.HasSuffix(dir, "conformance"); !isTest && !strings.HasPrefix(dir, "pkg/generated") && !strings.Contains(string(data), "`"+dir+"`") {
+		if isTest := strings.HasSuffix(dir, "testserver") || strings.HasSuffix(dir, "conformance"); !isTest && !strings.HasPrefix(dir, "sdk/generated") && !strings.Contains(string(data), "`"+dir+"`") {
 			t.Errorf("architecture.md does not name %s", dir)
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)

@@ -35,8 +35,8 @@ git ls-files -z --cached --others --exclude-standard --deduplicate -- ':!test' '
   tar --create --null --files-from=- --ignore-failed-read 2>/dev/null | tar --extract --directory="${COPY}"
 cd "${COPY}"
 
-mapfile -t packages < <(grep -rl --include='*.go' -E '^\s*// gofail: var ' pkg cmd vendor-hooks | xargs -n 1 dirname | sort -u)
-duplicates="$(grep -rhoE --include='*.go' '^\s*// gofail: var \w+' pkg cmd vendor-hooks | awk '{print $NF}' | sort | uniq -d)"
+mapfile -t packages < <(grep -rl --include='*.go' -E '^\s*// gofail: var ' pkg sdk cmd vendor-hooks | xargs -n 1 dirname | sort -u)
+duplicates="$(grep -rhoE --include='*.go' '^\s*// gofail: var \w+' pkg sdk cmd vendor-hooks | awk '{print $NF}' | sort | uniq -d)"
 if [[ -n ${duplicates} ]]; then
   echo "these failpoints exist more than once, and a program with both does not start: ${duplicates//$'\n'/ }" >&2
   exit 1

@@ -24,8 +24,7 @@ else
   (cd hack/tools && GOBIN="${TOOLS}" go install -trimpath github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
 
   echo "==> golangci-lint"
-  "${TOOLS}/golangci-lint" run ./...
-  for module in hack/chart hack/python hack/release hack/site pkg/initializer/controllerruntime test/certmanager test/gitops test/logstore test/monitoring test/perf test/release; do
+  for module in $(hack/modules.sh); do
     (cd "${module}" && "${TOOLS}/golangci-lint" run --config "${ROOT}/.golangci.yaml" ./...)
   done
 

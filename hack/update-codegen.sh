@@ -36,7 +36,7 @@ ln -s "$(module_dir k8s.io/apimachinery)" "${PROTO_ROOT}/import/k8s.io/apimachin
 ln -s "$(module_dir github.com/gogo/protobuf)" "${PROTO_ROOT}/import/github.com/gogo/protobuf"
 go-to-protobuf \
   --go-header-file="${BOILERPLATE}" \
-  --packages="${MODULE}/pkg/apis/nsinit/v1alpha1" \
+  --packages="${MODULE}/sdk/apis/nsinit/v1alpha1" \
   --apimachinery-packages=-k8s.io/apimachinery/pkg/runtime/schema,-k8s.io/apimachinery/pkg/runtime,-k8s.io/apimachinery/pkg/apis/meta/v1 \
   --output-dir="${PROTO_ROOT}/out" \
   --proto-import="${PROTO_ROOT}/import"
@@ -52,29 +52,33 @@ for pkg in "${READONLY_PKGS[@]}"; do
 done
 
 kube::codegen::gen_helpers --boilerplate "${BOILERPLATE}" "${ROOT}/pkg/apis"
+# The generators find the packages of the module in which they run.
+cd "${ROOT}/sdk"
+kube::codegen::gen_helpers --boilerplate "${BOILERPLATE}" "${ROOT}/sdk/apis"
 
 KUBE_CODEGEN_READONLY_PKGS=("${READONLY_PKGS[@]}")
 kube::codegen::gen_openapi \
-  --output-dir "${ROOT}/pkg/generated/openapi" \
-  --output-pkg "${MODULE}/pkg/generated/openapi" \
+  --output-dir "${ROOT}/sdk/generated/openapi" \
+  --output-pkg "${MODULE}/sdk/generated/openapi" \
   --output-model-name-file zz_generated.model_name.go \
   --report-filename "${ROOT}/hack/openapi-violations.list" \
   ${UPDATE_OPENAPI_VIOLATIONS:+--update-report} \
   --boilerplate "${BOILERPLATE}" \
-  "${ROOT}/pkg/apis"
+  "${ROOT}/sdk/apis"
 
 # Written to a file, so that a failure of the generator is not hidden by a pipe.
-go run "${MODULE}/hack/models-schema" >"${PROTO_ROOT}/schema.json"
+go -C "${ROOT}" run ./hack/models-schema >"${PROTO_ROOT}/schema.json"
 kube::codegen::gen_client \
   --with-watch \
   --prefers-protobuf \
   --with-applyconfig \
   --applyconfig-openapi-schema "${PROTO_ROOT}/schema.json" \
-  --output-dir "${ROOT}/pkg/generated" \
-  --output-pkg "${MODULE}/pkg/generated" \
+  --output-dir "${ROOT}/sdk/generated" \
+  --output-pkg "${MODULE}/sdk/generated" \
   --boilerplate "${BOILERPLATE}" \
-  "${ROOT}/pkg/apis"
+  "${ROOT}/sdk/apis"
 
+cd "${ROOT}"
 echo "==> docs/metrics.md"
 go run "${MODULE}/hack/metrics-docs" >"${PROTO_ROOT}/metrics.md"
 cp "${PROTO_ROOT}/metrics.md" "${ROOT}/docs/metrics.md"

@@ -26,7 +26,7 @@ while read -r file; do
   [[ ! -f ${file} ]] || head -n 8 "${file}" | grep -q 'SPDX-License-Identifier: Apache-2.0' ||
     fail "${file} has no header" "the first lines of hack/boilerplate.go.txt"
 done < <(git ls-files '*.go' '*.sh' '*.yaml' Makefile Dockerfile .ci/run |
-  grep -vE '/zz_generated\.|^pkg/generated/|/generated\.pb\.go$|/testdata/')
+  grep -vE '/zz_generated\.|^sdk/generated/|/generated\.pb\.go$|/testdata/')
 
 generated() {
   echo "==> generated code"
@@ -41,19 +41,24 @@ generated() {
   rm -f "${COPY}.log"
   while read -r file; do
     cmp -s "${file}" "${COPY}/${file}" || fail "${file} is out of date" "make generate"
-  done < <(git ls-files pkg docs artifacts | grep -E '/zz_generated\.|^pkg/generated/|/generated\.(pb\.go|proto)$|^docs/metrics.md$|^artifacts/helm/nsinit/templates/')
+  done < <(git ls-files pkg sdk docs artifacts | grep -E '/zz_generated\.|^sdk/generated/|/generated\.(pb\.go|proto)$|^docs/metrics.md$|^artifacts/helm/nsinit/templates/')
   while read -r file; do
     [[ -f ${file} ]] || fail "${file} is missing" "make generate"
-  done < <(cd "${COPY}" && find pkg -name 'zz_generated.*' -o -name 'generated.pb.go' && find artifacts/helm/nsinit/templates -type f)
+  done < <(cd "${COPY}" && find pkg sdk -name 'zz_generated.*' -o -name 'generated.pb.go' && find artifacts/helm/nsinit/templates -type f)
 }
 [[ ${quick} == --quick ]] || generated
 
 echo "==> modules"
-for module in . hack/chart hack/dev/kubernetes/v1.37 hack/python hack/release hack/site hack/tools pkg/initializer/controllerruntime test/certmanager test/gitops test/logstore test/monitoring test/perf test/release; do
+for module in $(hack/modules.sh) hack/tools hack/dev/kubernetes/v1.37; do
   (cd "${module}" && go mod tidy -diff >/dev/null 2>&1) || fail "${module}/go.mod is not tidy" "(cd ${module} && go mod tidy)"
 done
 if go list -deps ./... | grep -qE '^k8s.io/kubernetes($|/)'; then
   fail "the product imports k8s.io/kubernetes" "go list -deps shows by which package; use what the staging modules export"
+fi
+# A program with client-go alone has 78 modules. The SDK may add 30 percent.
+modules="$(cd sdk && go list -m all)"
+if [[ $(wc -l <<<"${modules}") -gt 101 ]] || grep -qE '^(k8s.io/(apiserver|component-base)|go.etcd.io/|github.com/google/cel-go)' <<<"${modules}"; then
+  fail "the SDK requires $(wc -l <<<"${modules}") modules, or one of the server" "(cd sdk && go mod graph) shows by which module; write what it needs without it"
 fi
 if go list -deps ./cmd/... ./vendor-hooks/... | grep -q '^go.etcd.io/gofail'; then
   fail "the programs contain failpoints" "gofail disable, in the folders that git status shows: only hack/build-failpoints.sh enables them, in a copy"
@@ -70,7 +75,7 @@ while read -r module dir; do
   fi
 done < <({
   go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/... ./vendor-hooks/...
-  (cd pkg/initializer/controllerruntime && go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./...)
+  (cd sdk/initializer/controllerruntime && go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./...)
 } | sort -u)
 
 echo "==> documentation site"

@@ -28,13 +28,13 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // for --logging-format=json
 
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned/scheme"
-	"github.com/nsinit/nsinit/pkg/initializer"
-	"github.com/nsinit/nsinit/pkg/initializer/program"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/population"
 	"github.com/nsinit/nsinit/pkg/population/controller"
-	"github.com/nsinit/nsinit/pkg/util/timing"
+	"github.com/nsinit/nsinit/pkg/program"
+	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned/scheme"
+	"github.com/nsinit/nsinit/sdk/initializer"
+	"github.com/nsinit/nsinit/sdk/util/timing"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
-	"github.com/nsinit/nsinit/pkg/generated/openapi"
+	"github.com/nsinit/nsinit/sdk/generated/openapi"
 )
 
 func main() {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/authorization"
-	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
 )
 
 // LifecycleProtectionName is the name of the plugin LifecycleProtection.

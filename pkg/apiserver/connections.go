@@ -15,8 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
 )
 
 // The aggregation layer sends all requests over one connection. If that fails while a server starts or

@@ -15,8 +15,8 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
 )
 
 // withIdentifiedStorage refuses requests for NamespaceLifecycles, and LIST and WATCH of every kind,

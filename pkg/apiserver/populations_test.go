@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
 const configMapTemplate = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"${creator}-x"},"data":{"team":"${namespaceObject.metadata.name}"}}`

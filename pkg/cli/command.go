@@ -30,7 +30,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/status"
 	"github.com/nsinit/nsinit/pkg/cli/wait"
 	"github.com/nsinit/nsinit/pkg/cli/why"
-	"github.com/nsinit/nsinit/pkg/util/printable"
+	"github.com/nsinit/nsinit/sdk/util/printable"
 )
 
 // NewCommand returns the command with its subcommands.

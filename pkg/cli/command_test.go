@@ -23,7 +23,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/component-base/version"
 
-	"github.com/nsinit/nsinit/pkg/util/printable"
+	"github.com/nsinit/nsinit/sdk/util/printable"
 )
 
 // TestMistakes: a mistake is reported on the error stream, with exit code 1, and nothing is printed.

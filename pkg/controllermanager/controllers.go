@@ -31,11 +31,11 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/gate"
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
 	"github.com/nsinit/nsinit/pkg/controller/termination"
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
-	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/util/cached"
-	"github.com/nsinit/nsinit/pkg/util/timing"
+	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
+	nsinitinformers "github.com/nsinit/nsinit/sdk/generated/informers/externalversions"
+	"github.com/nsinit/nsinit/sdk/util/cached"
+	"github.com/nsinit/nsinit/sdk/util/timing"
 )
 
 // resync is the time between two reconciliations of an object without an event. It needs no request.

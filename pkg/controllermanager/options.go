@@ -27,7 +27,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
 	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/util/leader"
+	"github.com/nsinit/nsinit/sdk/util/leader"
 )
 
 const name = installation.ControllerManager

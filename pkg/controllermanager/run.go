@@ -24,10 +24,10 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/nsinit/nsinit/pkg/controller/namereuse"
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/util/leader"
-	"github.com/nsinit/nsinit/pkg/util/timing"
+	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/sdk/util/leader"
+	"github.com/nsinit/nsinit/sdk/util/timing"
 )
 
 // NewCommand returns the command nsinit-controller-manager. It runs until its context ends.

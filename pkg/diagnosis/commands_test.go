@@ -21,7 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"pgregory.net/rapid"
 
-	"github.com/nsinit/nsinit/pkg/util/printable"
+	"github.com/nsinit/nsinit/sdk/util/printable"
 )
 
 // pathSegments are names that Kubernetes accepts for a Role: everything but slashes and percent signs, "." and "..".

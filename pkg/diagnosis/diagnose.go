@@ -21,7 +21,7 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
 )
 
 // DefaultPatience is how long something may take before it counts as stuck. The namespace

@@ -25,7 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nsinit/nsinit/pkg/installation"
-	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
 )
 
 const (

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
 // round has what is read once for all namespaces that are diagnosed together, each when it is first needed.

@@ -25,8 +25,8 @@ import (
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	nsinitfake "github.com/nsinit/nsinit/sdk/generated/clientset/versioned/fake"
 )
 
 // checkNext compares the changes since the last call.

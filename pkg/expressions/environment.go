@@ -17,7 +17,7 @@ import (
 	"github.com/google/cel-go/ext"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
 // costLimit bounds what one expression of a template may cost to evaluate, in CEL's units.

@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/util/cached"
+	"github.com/nsinit/nsinit/sdk/util/cached"
 )
 
 const (

@@ -34,9 +34,9 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/yaml"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/test/counts"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )

@@ -27,9 +27,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/initializer/conformance"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/sdk/initializer/conformance"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -118,7 +118,7 @@ func TestProtocol(t *testing.T) {
 	e := newProtocolExample(t, c, registered, "--finalizer", "--confine-to=configmaps")
 	start := func(t *testing.T) *os.Process {
 		t.Helper()
-		return c.Run(t, "python", filepath.Join(c.Root, "pkg", "initializer", "examples", "python", "initializer.py"),
+		return c.Run(t, "python", filepath.Join(c.Root, "sdk", "initializer", "examples", "python", "initializer.py"),
 			"--name="+e.initializer, "--configuration="+e.configuration, "--server="+c.Admin.Host, "--ca="+e.ca, "--token="+e.token)
 	}
 	process := start(t)
@@ -146,7 +146,7 @@ func TestProtocol(t *testing.T) {
 func TestProtocolInShell(t *testing.T) {
 	e := newProtocolExample(t, framework.Share(t), v1alpha1.RegisteredInitializer{Name: "shell.example.com"})
 	var log bytes.Buffer
-	command := exec.Command(filepath.Join(e.Root, "pkg", "initializer", "examples", "shell", "initializer.sh"), e.initializer, e.configuration)
+	command := exec.Command(filepath.Join(e.Root, "sdk", "initializer", "examples", "shell", "initializer.sh"), e.initializer, e.configuration)
 	command.Env, command.Stdout, command.Stderr = append(e.Environ(), "KUBECONFIG="+e.kubeconfig), &log, &log
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to kill what it starts, too
 	if err := command.Start(); err != nil {

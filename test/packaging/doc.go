@@ -22,7 +22,7 @@ SPDX-License-Identifier: Apache-2.0
 //   - TestMonitoring and TestDashboards: TestMetricsExist of artifacts/deploy, for the metrics of the alerts and of the dashboard,
 //     and the tests of the collectors, for their values.
 //   - TestGitOps: TestApplyJustWorks and TestEarlyWrites, for refused writes and answers that ask to retry; TestFailure.
-//   - TestGitOpsHealth: TestConditionsHaveObservedGeneration of pkg/apis/nsinit/v1alpha1; TestStory, TestStalled, TestFailure,
+//   - TestGitOpsHealth: TestConditionsHaveObservedGeneration of sdk/apis/nsinit/v1alpha1; TestStory, TestStalled, TestFailure,
 //     TestFreeze and TestRollout, for the conditions.
 //   - TestOpenShiftExample: TestParticipant, TestFinalizeKeepsOrder and TestNamespaceTermination, for finalizers of others;
 //     TestPostFinalize of pkg/apiserver.

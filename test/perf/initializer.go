@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
-	"github.com/nsinit/nsinit/pkg/initializer"
+	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/sdk/initializer"
 )
 
 // serveInitializers serves initializers with the SDK's defaults until the context ends.

@@ -35,7 +35,7 @@ func partsOf(target string) []string {
 func modulesOf(part string) []string {
 	switch part {
 	case "unit":
-		return []string{".", "pkg/initializer/controllerruntime"}
+		return []string{".", "sdk", "test/sdk"}
 	case "tools":
 		return []string{".", "hack/chart", "hack/release", "hack/site", "test/monitoring", "test/perf"}
 	}

@@ -18,9 +18,9 @@ import (
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register" // for --logging-format=json
 
-	"github.com/nsinit/nsinit/pkg/initializer"
-	"github.com/nsinit/nsinit/pkg/initializer/program"
-	"github.com/nsinit/nsinit/pkg/util/timing"
+	"github.com/nsinit/nsinit/pkg/program"
+	"github.com/nsinit/nsinit/sdk/initializer"
+	"github.com/nsinit/nsinit/sdk/util/timing"
 	"github.com/nsinit/nsinit/vendor-hooks/http-provisioner/internal/provisioner"
 )
 

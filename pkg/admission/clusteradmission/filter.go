@@ -14,7 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 
-	"github.com/nsinit/nsinit/pkg/util/cached"
+	"github.com/nsinit/nsinit/sdk/util/cached"
 )
 
 // reduced is a cache.TransformFunc that removes the content of policies, and the webhooks, that cannot match a request to the

@@ -9,6 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 // While there is one version, v1alpha1, its types of specs and statuses are internal, too.
 //
 // +k8s:deepcopy-gen=package
-// +k8s:conversion-gen=github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1
+// +k8s:conversion-gen=github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1
 // +groupName=nsinit.dev
 package nsinit

@@ -14,7 +14,7 @@ package nsinit
 import (
 	unsafe "unsafe"
 
-	v1alpha1 "github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	v1alpha1 "github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	conversion "k8s.io/apimachinery/pkg/conversion"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 )

@@ -12,7 +12,7 @@ SPDX-License-Identifier: Apache-2.0
 package nsinit
 
 import (
-	v1alpha1 "github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	v1alpha1 "github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 )
 

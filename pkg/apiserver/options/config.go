@@ -30,12 +30,12 @@ import (
 	"github.com/nsinit/nsinit/pkg/admission/clusteradmission"
 	"github.com/nsinit/nsinit/pkg/apiserver"
 	"github.com/nsinit/nsinit/pkg/authorization"
-	generatedopenapi "github.com/nsinit/nsinit/pkg/generated/openapi"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/storage"
-	"github.com/nsinit/nsinit/pkg/util/cached"
-	"github.com/nsinit/nsinit/pkg/util/timing"
 	"github.com/nsinit/nsinit/pkg/webhook"
+	generatedopenapi "github.com/nsinit/nsinit/sdk/generated/openapi"
+	"github.com/nsinit/nsinit/sdk/util/cached"
+	"github.com/nsinit/nsinit/sdk/util/timing"
 )
 
 // Config returns the configuration of a server. The options must be complete and valid,

@@ -26,8 +26,8 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apiserver/options"
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
 )
 
 // Patience is how long a test waits for what usually takes seconds, on a busy machine, too.

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/rest"
 
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned/scheme"
+	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned/scheme"
 )
 
 // FieldManager is the manager of the fields that Write writes.

@@ -30,8 +30,8 @@ import (
 	"github.com/nsinit/nsinit/artifacts"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
-	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 	"github.com/nsinit/nsinit/pkg/installation"
+	nsinitfake "github.com/nsinit/nsinit/sdk/generated/clientset/versioned/fake"
 )
 
 // certificate returns one in PEM that expires after some time.

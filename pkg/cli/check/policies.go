@@ -22,7 +22,7 @@ import (
 	"github.com/nsinit/nsinit/artifacts"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/util/timing"
+	"github.com/nsinit/nsinit/sdk/util/timing"
 )
 
 // delivery is a set of objects that nsinit delivers.

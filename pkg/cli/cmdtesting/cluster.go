@@ -31,11 +31,11 @@ import (
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
-	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned/scheme"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	nsinitfake "github.com/nsinit/nsinit/sdk/generated/clientset/versioned/fake"
+	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned/scheme"
 )
 
 // Now returns the time at which commands start.

@@ -21,10 +21,10 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/cli/cmdtesting"
 	"github.com/nsinit/nsinit/pkg/cli/off"
 	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
 // cluster has a gate that is in force, and a namespace that is closed. A dry run closes new namespaces while the guard is

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics/testutil"
 
-	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
+	listers "github.com/nsinit/nsinit/sdk/generated/listers/nsinit/v1alpha1"
 )
 
 func TestCollector(t *testing.T) {

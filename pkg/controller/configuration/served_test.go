@@ -19,10 +19,10 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
-	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
-	"github.com/nsinit/nsinit/pkg/util/timing"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	nsinitfake "github.com/nsinit/nsinit/sdk/generated/clientset/versioned/fake"
+	nsinitinformers "github.com/nsinit/nsinit/sdk/generated/informers/externalversions"
+	"github.com/nsinit/nsinit/sdk/util/timing"
 )
 
 // reported returns a configuration whose initializers last reported some time ago. A negative time

@@ -25,8 +25,8 @@ import (
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 	testingclock "k8s.io/utils/clock/testing"
 
-	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 	"github.com/nsinit/nsinit/pkg/installation"
+	nsinitfake "github.com/nsinit/nsinit/sdk/generated/clientset/versioned/fake"
 )
 
 // fixture is a cluster with nsinit, and a controller.

@@ -19,8 +19,8 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	listers "github.com/nsinit/nsinit/sdk/generated/listers/nsinit/v1alpha1"
 )
 
 func TestCollector(t *testing.T) {

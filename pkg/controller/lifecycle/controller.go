@@ -28,17 +28,17 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
-	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
-	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
-	lifecycleinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
-	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
-	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
-	"github.com/nsinit/nsinit/pkg/util/workers"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
+	client "github.com/nsinit/nsinit/sdk/generated/clientset/versioned/typed/nsinit/v1alpha1"
+	informers "github.com/nsinit/nsinit/sdk/generated/informers/externalversions"
+	lifecycleinformers "github.com/nsinit/nsinit/sdk/generated/informers/externalversions/nsinit/v1alpha1"
+	listers "github.com/nsinit/nsinit/sdk/generated/listers/nsinit/v1alpha1"
+	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
+	"github.com/nsinit/nsinit/sdk/util/workers"
 )
 
 // Name is the name of the controller in logs and metrics.

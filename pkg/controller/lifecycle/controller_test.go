@@ -30,12 +30,12 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
-	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
-	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
+	nsinitfake "github.com/nsinit/nsinit/sdk/generated/clientset/versioned/fake"
+	nsinitinformers "github.com/nsinit/nsinit/sdk/generated/informers/externalversions"
 )
 
 // fixture is a controller on fake clients. Its caches hold what the test puts there.

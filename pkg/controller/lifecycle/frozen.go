@@ -16,10 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
-	"github.com/nsinit/nsinit/pkg/util/printable"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
+	"github.com/nsinit/nsinit/sdk/util/printable"
 )
 
 // reportFrozen reports in the condition Frozen of a namespace, and in an event, that an administrator froze or unfroze it. The policies in

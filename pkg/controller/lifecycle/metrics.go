@@ -9,7 +9,7 @@ package lifecycle
 import (
 	"k8s.io/component-base/metrics"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
 // Metrics are the metrics of the controller.

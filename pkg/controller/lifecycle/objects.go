@@ -14,10 +14,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
-	"github.com/nsinit/nsinit/pkg/util/timing"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/sdk/util/timing"
 )
 
 // objects is what an initialized namespace lacks of the required objects. It depends on the time.

@@ -25,12 +25,12 @@ import (
 	"k8s.io/klog/v2"
 	"pgregory.net/rapid"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
-	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
-	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
+	nsinitfake "github.com/nsinit/nsinit/sdk/generated/clientset/versioned/fake"
+	nsinitinformers "github.com/nsinit/nsinit/sdk/generated/informers/externalversions"
 )
 
 // model is a world and the controller that acts in it, whose caches show any former state.

@@ -26,15 +26,15 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
-	"github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
-	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population"
-	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
-	"github.com/nsinit/nsinit/pkg/util/cached"
-	"github.com/nsinit/nsinit/pkg/util/workers"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/sdk/generated/informers/externalversions"
+	listers "github.com/nsinit/nsinit/sdk/generated/listers/nsinit/v1alpha1"
+	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
+	"github.com/nsinit/nsinit/sdk/util/cached"
+	"github.com/nsinit/nsinit/sdk/util/workers"
 )
 
 const (

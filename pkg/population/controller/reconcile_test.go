@@ -15,9 +15,9 @@ import (
 	corefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
-	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	nsinitfake "github.com/nsinit/nsinit/sdk/generated/clientset/versioned/fake"
+	listers "github.com/nsinit/nsinit/sdk/generated/listers/nsinit/v1alpha1"
 )
 
 // TestReconcile: drift is corrected in open namespaces only.

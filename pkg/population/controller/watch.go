@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/cached"
-	"github.com/nsinit/nsinit/pkg/util/workers"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/util/cached"
+	"github.com/nsinit/nsinit/sdk/util/workers"
 )
 
 // follow watches the resource of objects of populations while the Controller runs. It is called by a worker.

@@ -22,10 +22,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
-	"github.com/nsinit/nsinit/pkg/initializer"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/sdk/initializer"
 )
 
 // Initializers returns initializers with these names, for Configure.

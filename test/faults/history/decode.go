@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	nsinitscheme "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/scheme"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	nsinitscheme "github.com/nsinit/nsinit/sdk/generated/clientset/versioned/scheme"
 )
 
 // decode returns what is recorded of a stored value, and whether it is: of Kubernetes, only

@@ -24,9 +24,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
-	nsinitscheme "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/scheme"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	nsinitscheme "github.com/nsinit/nsinit/sdk/generated/clientset/versioned/scheme"
 )
 
 // TestTransport: what a request is, and what its answer means.

@@ -92,7 +92,7 @@ func otherBugs() []Bug {
 		{"done-before-applied", "policy-population is done although objects could not be applied", "", "I4",
 			"./pkg/population", "^TestClusterScoped$"},
 		{"patch-another-record", "the SDK removes its entry from the NamespaceLifecycle of the next namespace", "", "I4",
-			"./pkg/initializer", "^TestRetryMeetsNextIncarnation$"},
+			"./test/sdk", "^TestRetryMeetsNextIncarnation$"},
 		{"namesakes-not-gated", "resources named namespaces are not gated", "", "I1", "./artifacts", "^TestGatesDeny$"},
 	}
 }

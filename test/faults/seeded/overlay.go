@@ -76,7 +76,7 @@ func Build(ctx context.Context, root, overlay string, bugs ...Bug) error {
 		}
 		for _, file := range Files(patch) {
 			if filepath.Ext(file) == ".go" { // others are manifests
-				packages["./"+filepath.Dir(file)] = true
+				packages["github.com/nsinit/nsinit/"+filepath.Dir(file)] = true
 			}
 		}
 	}

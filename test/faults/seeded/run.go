@@ -107,7 +107,7 @@ func (b Bug) test(ctx context.Context, root, dir string) (string, error) {
 	if err := Build(ctx, root, overlay, b); err != nil {
 		return "", err
 	}
-	args := []string{"test", "-overlay", overlay, "-count=1", "-run", b.Test, b.Package}
+	args := []string{"-C", b.Package, "test", "-overlay", overlay, "-count=1", "-run", b.Test, "."}
 	if slices.Contains([]string{promises, writes, reads, merged, admitted}, b.Test) {
 		args = append(args, "-rapid.nofailfile", "-rapid.checks=1000")
 	}

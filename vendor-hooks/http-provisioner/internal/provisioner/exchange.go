@@ -21,7 +21,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/nsinit/nsinit/pkg/initializer"
+	"github.com/nsinit/nsinit/sdk/initializer"
 )
 
 const (

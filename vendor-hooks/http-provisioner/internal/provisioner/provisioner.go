@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/expressions"
-	"github.com/nsinit/nsinit/pkg/initializer"
+	"github.com/nsinit/nsinit/sdk/initializer"
 )
 
 // Provisioner provisions over HTTP.

@@ -1,0 +1,264 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package initializer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	informers "github.com/nsinit/nsinit/sdk/generated/informers/externalversions/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/util/cached"
+	"github.com/nsinit/nsinit/sdk/util/leader"
+	"github.com/nsinit/nsinit/sdk/util/workers"
+)
+
+const (
+	minRetryDelay = 100 * time.Millisecond
+	maxRetryDelay = time.Minute
+)
+
+// operation is what an initializer does with a namespace.
+type operation string
+
+const (
+	initialize operation = "initialize"
+	finalize   operation = "finalize"
+)
+
+// Runner calls an initializer's functions when the initializer has its turn.
+type Runner struct {
+	options  Options
+	metrics  *runnerMetrics
+	registry *prometheus.Registry // nil if Options.Metrics is set
+	watchdog *leaderelection.HealthzAdaptor
+	queue    workers.Queue
+	// watches are the informers of NamespaceLifecycles that may need the operation.
+	watches map[operation]cache.SharedIndexInformer
+	// waiting says that another replica acts.
+	waiting atomic.Bool
+	// registered says that the configuration has the initializer.
+	registered atomic.Bool
+
+	mu sync.Mutex
+	// turns are the calls in progress, by the name of the namespace.
+	turns map[string]turn
+	// ended are the turns that this process ended, or called in a dry run, and that the watch may still show.
+	ended sets.Set[ended]
+}
+
+type turn struct {
+	uid       types.UID // of the namespace
+	operation operation
+	end       context.CancelFunc
+}
+
+// ended is a turn that has ended, in one lifecycle.
+type ended struct {
+	lifecycle types.UID
+	operation operation
+}
+
+// New returns a Runner that is not running yet.
+func New(options Options) (*Runner, error) {
+	if err := options.complete(); err != nil {
+		return nil, fmt.Errorf("the options of the initializer are not valid: %w", err)
+	}
+	r := &Runner{
+		options:  options,
+		metrics:  newMetrics(options.Name),
+		watchdog: leaderelection.NewLeaderHealthzAdaptor(leader.HealthGrace),
+		queue:    workers.NewFairQueue(options.Name, options.Clock, minRetryDelay, maxRetryDelay, options.GroupOf),
+		watches:  map[operation]cache.SharedIndexInformer{},
+		turns:    map[string]turn{},
+		ended:    sets.New[ended](),
+	}
+	if options.Metrics == nil {
+		r.registry = prometheus.NewRegistry()
+		r.registry.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
+		options.Metrics = r.registry
+	}
+	if err := r.metrics.register(options.Metrics); err != nil {
+		return nil, fmt.Errorf("cannot register the metrics: %w", err)
+	}
+	// The server only sends lifecycles in which the initializer has its turn. DELETED means that the turn is over.
+	if err := r.watch(initialize, fields.OneTermEqualSelector("status.currentInitializer", options.Name)); err != nil {
+		return nil, err
+	}
+	if options.Finalize != nil {
+		if err := r.watch(finalize, fields.OneTermEqualSelector("status.phase", string(v1alpha1.LifecycleTerminating))); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// watch creates the informer of an operation.
+func (r *Runner) watch(o operation, selector fields.Selector) error {
+	informer := informers.NewFilteredNamespaceLifecycleInformer(r.options.Nsinit, 0, cache.Indexers{}, func(list *metav1.ListOptions) {
+		list.FieldSelector = selector.String()
+	})
+	if err := informer.SetTransform(cached.WithoutManagedFields); err != nil {
+		return err
+	}
+	r.watches[o] = informer
+	_, err := informer.AddEventHandler(cache.FilteringResourceEventHandler{
+		FilterFunc: func(object any) bool { return o == initialize || r.takesPart(object) },
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    r.mayStart,
+			UpdateFunc: r.changed,
+			DeleteFunc: func(object any) { r.over(o, object) },
+		},
+	})
+	return err
+}
+
+// takesPart reports whether a lifecycle waits for this participant.
+func (r *Runner) takesPart(object any) bool {
+	lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle)
+	return !ok || slices.Contains(lifecycle.Spec.Finalizers, v1alpha1.FinalizerName(r.options.Name))
+}
+
+// Run runs until the context ends, and returns after every call of the initializer's functions has returned. With an
+// Election, a lost lease is an error; the process must restart then.
+func (r *Runner) Run(ctx context.Context) error {
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "initializer", r.options.Name)
+	ctx = klog.NewContext(ctx, logger)
+	defer r.queue.ShutDown()
+	if r.options.Events == nil {
+		broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+		defer broadcaster.Shutdown()
+		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: r.options.Core.CoreV1().Events("")})
+		r.options.Events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: r.options.Name})
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	if r.options.Registration != nil {
+		// Namespaces can wait for the initializer while its registration is refused.
+		group.Go(func() error { r.register(ctx); return nil })
+	}
+	group.Go(func() error {
+		if r.options.Election == nil {
+			return r.act(ctx)
+		}
+		r.waiting.Store(true)
+		return r.options.Election.Lead(ctx, r.options.Core, r.watchdog, func(ctx context.Context) error {
+			r.waiting.Store(false)
+			return r.act(ctx)
+		})
+	})
+	return group.Wait()
+}
+
+// act takes turns until the context ends or Alongside returns an error.
+func (r *Runner) act(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, informer := range r.watches {
+		group.Go(func() error { informer.RunWithContext(ctx); return nil })
+	}
+	if cache.WaitForCacheSync(ctx.Done(), r.listed) {
+		if r.options.Alongside != nil {
+			group.Go(func() error {
+				if err := r.options.Alongside(ctx, r); ctx.Err() == nil {
+					return err
+				}
+				return nil
+			})
+		}
+		if !r.options.DryRun {
+			group.Go(func() error { r.reportServed(ctx); return nil })
+		}
+		klog.FromContext(ctx).Info("Waiting for namespaces", "workers", r.options.Workers)
+		workers.Run(ctx, r.queue, r.options.Workers, r.take)
+	}
+	return group.Wait()
+}
+
+// HasSynced reports whether the Runner is registered, if it has to be, and has listed the namespaces in which the initializer
+// has its turn.
+func (r *Runner) HasSynced() bool {
+	return (r.options.Registration == nil || r.registered.Load()) && r.listed()
+}
+
+func (r *Runner) listed() bool {
+	for _, informer := range r.watches {
+		if !informer.HasSynced() {
+			return false
+		}
+	}
+	return true
+}
+
+// Retry immediately calls the functions for every namespace whose last call failed. It is for initializers that observe
+// that the cause of the failures has changed.
+func (r *Runner) Retry() {
+	for _, informer := range r.watches {
+		for _, name := range informer.GetStore().ListKeys() {
+			r.queue.Forget(name)
+			r.queue.Add(name)
+		}
+	}
+}
+
+func (r *Runner) mayStart(object any) {
+	if lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle); ok {
+		r.endTurnOfOther(lifecycle)
+		r.queue.Add(lifecycle.Name)
+	}
+}
+
+// changed ignores all updates except another incarnation: a call goes on, and a failed one is retried after its delay.
+func (r *Runner) changed(oldObj, newObj any) {
+	oldLifecycle, ok := oldObj.(*v1alpha1.NamespaceLifecycle)
+	newLifecycle, stillOK := newObj.(*v1alpha1.NamespaceLifecycle)
+	if ok && stillOK && oldLifecycle.UID != newLifecycle.UID {
+		r.mayStart(newLifecycle)
+	}
+}
+
+// over ends the turn of an operation. The turn of the other operation, or that in the next namespace of the name, may have begun
+// already.
+func (r *Runner) over(o operation, object any) {
+	lifecycle, ok := cached.Object[*v1alpha1.NamespaceLifecycle](object)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended.Delete(ended{lifecycle.UID, o})
+	if turn, taken := r.turns[lifecycle.Name]; taken && turn.operation == o && turn.uid == lifecycle.Spec.NamespaceUID {
+		turn.end()
+	}
+	r.queue.Forget(lifecycle.Name)
+}
+
+// endTurnOfOther ends the turn in a former namespace of the same name.
+func (r *Runner) endTurnOfOther(lifecycle *v1alpha1.NamespaceLifecycle) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if turn, taken := r.turns[lifecycle.Name]; taken && turn.uid != lifecycle.Spec.NamespaceUID {
+		turn.end()
+	}
+}

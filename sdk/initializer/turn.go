@@ -1,0 +1,315 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package initializer
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
+	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
+	"github.com/nsinit/nsinit/sdk/util/printable"
+)
+
+// errOver means that a namespace needs nothing from this initializer now.
+var errOver = errors.New("it is not this initializer's turn")
+
+// take calls the function that a namespace waits for, if any. A turn that is over is not an error.
+func (r *Runner) take(ctx context.Context, name string) error {
+	c, err := r.due(ctx, name)
+	if err != nil {
+		return ignoreOver(err)
+	}
+	if r.options.DryRun { // it is called once
+		_ = r.end(c, func() error { return nil })
+	}
+	turnCtx, end := context.WithCancel(ctx)
+	defer end()
+	if entry := c.entry(); c.operation == initialize && entry != nil && entry.Deadline != nil {
+		var cancel context.CancelFunc
+		turnCtx, cancel = context.WithDeadline(turnCtx, entry.Deadline.Time)
+		defer cancel()
+	}
+	defer r.begin(name, turn{uid: c.namespace.UID, operation: c.operation, end: end})()
+
+	// gofail: var initializerBeforeCall struct{}
+	ended := r.metrics.began(c.operation, r.options.Clock.Now)
+	err = r.call(turnCtx, c)
+	// gofail: var initializerAfterCall struct{}
+	result, err := r.conclude(ctx, turnCtx, c, err)
+	ended(result)
+	return ignoreOver(err)
+}
+
+// conclude writes the result of a call, and returns the value of the label result.
+func (r *Runner) conclude(ctx, turnCtx context.Context, c *call, err error) (string, error) {
+	logger := klog.FromContext(ctx).WithValues("operation", c.operation, "uid", c.namespace.UID)
+	var permanent *failure
+	final := errors.As(err, &permanent) && c.operation == initialize
+	switch {
+	case r.options.DryRun:
+		logger.Info("Dry run: called the function, and changed nothing", "err", err)
+		return resultOver, nil
+	case err == nil:
+		switch err := r.end(c, func() error { return r.remove(ctx, c) }); {
+		case errors.Is(err, errOver):
+			return resultOver, nil
+		case err != nil:
+			return resultError, err
+		}
+		logger.Info("Done with the namespace")
+		return resultDone, nil
+	case final:
+		logger.Error(err, "The initialization of the namespace failed")
+		return resultFailed, r.end(c, func() error { return r.fail(ctx, c, permanent) })
+	case turnCtx.Err() != nil && !errors.Is(turnCtx.Err(), context.DeadlineExceeded):
+		return resultOver, nil // the error is a consequence of the end of the turn
+	}
+	if updateErr := ignoreOver(r.updateMessage(ctx, c.lifecycle, err.Error())); updateErr != nil {
+		logger.Error(updateErr, "Cannot write the message to the NamespaceLifecycle")
+	}
+	reason := map[operation]string{initialize: "InitializerError", finalize: "FinalizerError"}[c.operation]
+	r.options.Events.Eventf(c.namespace, corev1.EventTypeWarning, reason, "Initializer %q: %s", r.options.Name, shorten(err.Error()))
+	return resultError, err
+}
+
+// due returns the call that a namespace needs now. The watch may be behind, and its objects are enough: the predecessors of
+// an initializer that has its turn stay done, and a deletion is final. So an old version can only show a turn that is over,
+// which a call learns from its context, or a former namespace of the name, which the namespace shows, because it is read
+// live. What the namespace shows is not older than the end of the previous turn.
+func (r *Runner) due(ctx context.Context, name string) (*call, error) {
+	c := r.watched(name)
+	if c == nil {
+		return nil, errOver
+	}
+	// gofail: var initializerBetweenReads struct{}
+	var err error
+	c.namespace, err = r.options.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case utilapierrors.IsAbsent(err) && c.operation == finalize:
+		c.namespace = gone(c.lifecycle)
+	case err != nil:
+		return nil, notFoundIsOver(fmt.Errorf("cannot read the namespace: %w", err))
+	case c.namespace.UID != c.lifecycle.Spec.NamespaceUID && c.operation == finalize:
+		c.namespace = gone(c.lifecycle)
+	case c.namespace.UID != c.lifecycle.Spec.NamespaceUID,
+		c.operation == initialize && (c.namespace.DeletionTimestamp != nil || !helper.IsClosed(c.namespace)):
+		return nil, errOver
+	}
+	return c, nil
+}
+
+// watched returns the call that a namespace needs as the watches show it, or nil. A deletion precedes a turn. The call has no
+// namespace yet.
+func (r *Runner) watched(name string) *call {
+	for _, o := range []operation{finalize, initialize} {
+		if r.watches[o] == nil {
+			continue
+		}
+		object, _, _ := r.watches[o].GetStore().GetByKey(name) // a cache has no error
+		if lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle); ok && r.may(o, lifecycle) && !r.hasEnded(o, lifecycle) {
+			return &call{runner: r, lifecycle: lifecycle, operation: o}
+		}
+	}
+	return nil
+}
+
+// gone returns what is known of a namespace that a client removed from storage by force.
+func gone(lifecycle *v1alpha1.NamespaceLifecycle) *corev1.Namespace {
+	return &corev1.Namespace{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: lifecycle.Name, UID: lifecycle.Spec.NamespaceUID, DeletionTimestamp: lifecycle.DeletionTimestamp},
+		Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},
+	}
+}
+
+// may reports whether this initializer has its turn, in which others may have theirs, or whether the deletion of a namespace
+// waits for this participant.
+func (r *Runner) may(o operation, lifecycle *v1alpha1.NamespaceLifecycle) bool {
+	if o == initialize {
+		return helper.IsActing(lifecycle, r.options.Name)
+	}
+	return lifecycle.DeletionTimestamp != nil && r.takesPart(lifecycle)
+}
+
+// call calls the author's function. A panic is an error.
+func (r *Runner) call(ctx context.Context, c *call) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			klog.FromContext(ctx).Error(nil, "The initializer panicked", "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the initializer panicked: %v", p)
+		}
+	}()
+	function := r.options.Initialize
+	if c.operation == finalize {
+		function = r.options.Finalize
+	}
+	return function(context.WithValue(ctx, callKey{}, c), c.namespace.DeepCopy())
+}
+
+// remove removes this initializer from the lifecycle. A patch of the pending initializers needs no resourceVersion, so
+// those that finish at the same time do not conflict.
+func (r *Runner) remove(ctx context.Context, c *call) error {
+	if c.operation == finalize {
+		return r.write(ctx, c, func(lifecycle *v1alpha1.NamespaceLifecycle) {
+			lifecycle.Spec.Finalizers = slices.DeleteFunc(lifecycle.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerName(r.options.Name) })
+		})
+	}
+	updated, err := r.patch(ctx, c.lifecycle, "initialize", map[string]any{"spec": map[string]any{"initializers": map[string]any{
+		"pending": []any{map[string]any{"$patch": "delete", "name": r.options.Name}},
+	}}})
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsInvalid(err):
+		_, over := r.current(ctx, c)
+		return cmp.Or(over, err)
+	case err == nil && slices.Contains(updated.Spec.Skipped, r.options.Name):
+		return errOver
+	}
+	return err
+}
+
+// fail makes the initialization fail.
+func (r *Runner) fail(ctx context.Context, c *call, reason error) error {
+	return r.write(ctx, c, func(lifecycle *v1alpha1.NamespaceLifecycle) {
+		lifecycle.Spec.Initializers.FailedInitializer = r.options.Name
+		lifecycle.Spec.Initializers.Result = &metav1.Status{
+			Status:  metav1.StatusFailure,
+			Reason:  metav1.StatusReasonInternalError,
+			Message: shorten(reason.Error()),
+		}
+	})
+}
+
+// write updates the subresource of the operation. After a conflict, it reads the lifecycle again.
+func (r *Runner) write(ctx context.Context, c *call, change func(*v1alpha1.NamespaceLifecycle)) error {
+	client := r.options.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	update := client.Initialize
+	if c.operation == finalize {
+		update = client.Finalize
+	}
+	lifecycle := c.lifecycle.DeepCopy()
+	return retry.RetryOnConflict(conflictBackoff(), func() (err error) {
+		if lifecycle == nil {
+			if lifecycle, err = r.current(ctx, c); err != nil {
+				return err
+			}
+		}
+		change(lifecycle)
+		_, err = update(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{})
+		lifecycle = nil
+		return notFoundIsOver(err)
+	})
+}
+
+// current reads the lifecycle. It returns errOver if it is another incarnation, or if the turn is over.
+func (r *Runner) current(ctx context.Context, c *call) (*v1alpha1.NamespaceLifecycle, error) {
+	lifecycle, err := r.options.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, c.lifecycle.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, notFoundIsOver(fmt.Errorf("cannot read the NamespaceLifecycle: %w", err))
+	}
+	if lifecycle.UID != c.lifecycle.UID || !r.may(c.operation, lifecycle) {
+		return nil, errOver
+	}
+	return lifecycle, nil
+}
+
+// conflictBackoff bounds the retries of a write to about five seconds. Of several initializers that finish at the same time,
+// each conflicts with the faster ones, more often than retry.DefaultBackoff allows.
+func conflictBackoff() wait.Backoff {
+	return wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.5, Jitter: 1, Steps: 14}
+}
+
+// updateMessage writes a message to this initializer's entry in the status.
+func (r *Runner) updateMessage(ctx context.Context, lifecycle *v1alpha1.NamespaceLifecycle, message string) error {
+	// gofail: var initializerBeforeMessage struct{}
+	_, err := r.patch(ctx, lifecycle, "status", map[string]any{"status": map[string]any{
+		"initializers": []any{map[string]any{"name": r.options.Name, "message": shorten(message)}},
+	}})
+	return err
+}
+
+// patch patches a subresource of a lifecycle with a strategic merge patch. For another incarnation, it is a conflict.
+func (r *Runner) patch(ctx context.Context, lifecycle *v1alpha1.NamespaceLifecycle, subresource string, patch map[string]any) (*v1alpha1.NamespaceLifecycle, error) {
+	patch["metadata"] = map[string]any{"uid": lifecycle.UID}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return nil, err
+	}
+	updated, err := r.options.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Patch(ctx, lifecycle.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, subresource)
+	return updated, notFoundIsOver(err)
+}
+
+// begin adds a turn, and returns the function that removes it.
+func (r *Runner) begin(name string, t turn) (finish func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turns[name] = t
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.turns, name)
+	}
+}
+
+// end writes the end of a turn. The watch shows it later, so it is remembered until then.
+func (r *Runner) end(c *call, write func() error) error {
+	turn := ended{c.lifecycle.UID, c.operation}
+	r.mu.Lock()
+	r.ended.Insert(turn)
+	r.mu.Unlock()
+	// gofail: var initializerBeforeWrite struct{}
+	err := write()
+	// gofail: var initializerAfterWrite struct{}
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.ended.Delete(turn)
+	}
+	return err
+}
+
+// hasEnded reports whether this process ended a turn that the watch still shows.
+func (r *Runner) hasEnded(o operation, lifecycle *v1alpha1.NamespaceLifecycle) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended.Has(ended{lifecycle.UID, o})
+}
+
+// shorten cuts a message to the length that the server accepts.
+func shorten(message string) string {
+	return printable.Shorten(printable.Lines(message), v1alpha1.MaxMessageLength)
+}
+
+// notFoundIsOver adds errOver to the error for an object that does not exist.
+func notFoundIsOver(err error) error {
+	if utilapierrors.IsAbsent(err) {
+		return errors.Join(errOver, err)
+	}
+	return err
+}
+
+func ignoreOver(err error) error {
+	if errors.Is(err, errOver) {
+		return nil
+	}
+	return err
+}
