@@ -74,8 +74,8 @@ while read -r module dir; do
     fail "${module} has no known free licence" "another dependency"
   fi
 done < <({
-  go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/... ./vendor-hooks/...
-  (cd sdk/initializer/controllerruntime && go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./...)
+  go list -deps -f '{{with .Module}}{{if not (or .Main .Replace)}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/... ./vendor-hooks/...
+  (cd sdk/initializer/controllerruntime && go list -deps -f '{{with .Module}}{{if not (or .Main .Replace)}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./...)
 } | sort -u)
 
 echo "==> documentation site"

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
@@ -60,6 +61,9 @@ func TestManager(t *testing.T) {
 	}
 	if got, want := <-calls, fmt.Sprintf("uid-of-ns/%s/initialize", name); got != want || len(calls) > 0 {
 		t.Errorf("called with %q, and %d more, want %q", got, len(calls), want)
+	}
+	if served, err := metrics.Registry.Gather(); err != nil || !strings.Contains(fmt.Sprint(served), "nsinit_initializer_calls_total") {
+		t.Errorf("the manager does not serve the metrics of the initializer: %v", err)
 	}
 	cancel()
 	select {
