@@ -50,7 +50,7 @@ type Controller struct {
 	// namespace is that of the list.
 	namespace string
 
-	// namespaces is an informer of its own, with the transformation of the others: the controller also runs in instances that do not lead,
+	// namespaces is a separate informer, with the transformation of the others: the controller also runs in instances that do not lead,
 	// which have no other one, and begins only when the component is installed.
 	list, namespaces cache.SharedIndexInformer
 	// installed is closed when the ConfigMap exists. Before, namespaces are not watched.
