@@ -8,6 +8,7 @@ package wait_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -78,6 +79,7 @@ func TestWait(t *testing.T) {
 		"no namespace":                           {Err: "the argument NAMESPACE is missing; for example:"},
 		"not open in time":                       {Cluster: reading(namespace("shop", closed)), Args: []string{"shop", "--timeout=1ns"}, Err: `namespace "shop" is not open yet: waiting for b; see: kubectl nsinit why shop`},
 		"not gone in time":                       {Cluster: reading(namespace("shop", deleted)), Args: []string{"shop", "--for=gone", "--timeout=1ns"}, Err: `namespace "shop" still exists; see: kubectl nsinit why shop`},
+		"the timer is late":                      {Cluster: lateTimer(), Args: []string{"shop"}, Err: `namespace "shop" is not open yet; see: kubectl nsinit why shop`},
 		"interrupted by users":                   {Cluster: interrupted(), Args: []string{"shop"}, Err: "interrupted"},
 		"interrupted by users between two reads": {Cluster: interruptedBetweenReads(), Args: []string{"shop"}, Err: "interrupted"},
 	} {
@@ -90,6 +92,21 @@ func interrupted() *cmdtesting.Cluster {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	cluster.Context = ctx
+	return cluster
+}
+
+// late is a context whose timer did not fire at its deadline.
+type late struct{ context.Context }
+
+func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+// lateTimer refuses a request after the deadline, as the rate limiter of a client does.
+func lateTimer() *cmdtesting.Cluster {
+	cluster := reading(namespace("shop", closed))
+	cluster.Core.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("rate: Wait(n=1) would exceed context deadline")
+	})
+	cluster.Context = late{context.Background()}
 	return cluster
 }
 
