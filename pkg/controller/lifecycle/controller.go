@@ -230,10 +230,7 @@ func (c *Controller) handle(ctx context.Context, name string) error {
 		c.Metrics.failures.Inc()
 	}
 	c.reportFailing(ctx, name, step, err)
-	if err == nil {
-		return frozenErr
-	}
-	return err
+	return errors.Join(err, frozenErr)
 }
 
 // reconcile takes the next step for a name, and returns it with its error. The caches only suggest a step. Most steps are taken only if live

@@ -61,6 +61,9 @@ func transitions(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) []even
 		switch entry.State {
 		case v1alpha1.InitializerWaiting, v1alpha1.InitializerRunning: // announce records a turn that lasts
 		case v1alpha1.InitializerDone:
+			if entry.StartTime == nil { // it was removed before it had a turn
+				continue
+			}
 			if took := entry.EndTime.Sub(entry.StartTime.Time).Round(time.Millisecond); took >= reportWaitAfter {
 				all = append(all, event{corev1.EventTypeNormal, eventDone, fmt.Sprintf("%s is done after %s (user %q)", initializer, took, entry.LastActor)})
 			}

@@ -41,6 +41,9 @@ const (
 	onePage = 1_000_000_000
 )
 
+// errSilent is the problem of a watch that is open and delivers no events, although lists succeed.
+var errSilent = errors.New("the watch of NamespaceLifecycles delivers no events")
+
 // listing records whether lifecycles can be listed. A server that cannot decode one of them lists and watches none, but reads the
 // others. For half a minute, watches that are open deliver no events. Then new ones are refused.
 type listing struct {
@@ -92,16 +95,16 @@ func (c *Controller) planCheck(cached string) {
 	c.queue.AddAfter(listKey, cacheDelay)
 }
 
-// isDue says whether to list, for a version of the cache. A cache that only lags changes.
-func (c *Controller) isDue(cached string) bool {
+// isDue says whether to list, for a version of the cache, and whether the cache lacks a lifecycle and is stuck. One that only lags changes.
+func (c *Controller) isDue(cached string) (due, stuck bool) {
 	c.listing.mu.Lock()
 	defer c.listing.mu.Unlock()
-	stuck := isOlder(cached, c.listing.expected) && cached == c.listing.seen
+	stuck = isOlder(cached, c.listing.expected) && cached == c.listing.seen
 	c.listing.expected = ""
 	if !stuck && isOlder(cached, c.listing.newest) {
 		c.planCheck(cached)
 	}
-	return stuck || c.listing.doubt
+	return stuck || c.listing.doubt, stuck
 }
 
 func isOlder(a, b string) bool {
@@ -111,18 +114,20 @@ func isOlder(a, b string) bool {
 
 // observe stores the result of a list, and returns the problem and whether one began or ended. One failure may be a restart of the
 // server, so it counts only if the next list fails too. An object that cannot be decoded is a problem until the cache changes, because
-// watches continue later than lists.
-func (l *listing) observe(err error, cached string, filled bool) (problem error, changed bool) {
+// watches continue later than lists. So is a cache that is silent: it is stuck although the list succeeded.
+func (l *listing) observe(err error, cached string, filled, silent bool) (problem error, changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.problem
 	switch {
 	case err != nil && (l.failed || before != nil || apierrors.IsStoreReadError(err)):
 		l.problem = err
-		if before == nil {
+		if before == nil || apierrors.IsStoreReadError(err) && !apierrors.IsStoreReadError(before) {
 			l.stuck = cached
 		}
-	case err == nil && filled && (cached != l.stuck || !apierrors.IsStoreReadError(before)):
+	case err == nil && silent:
+		l.problem, l.stuck = errSilent, cached
+	case err == nil && filled && (cached != l.stuck || !apierrors.IsStoreReadError(before) && !errors.Is(before, errSilent)):
 		l.problem = nil
 	}
 	l.failed = err != nil
@@ -133,13 +138,15 @@ func (l *listing) observe(err error, cached string, filled bool) (problem error,
 // checkList lists lifecycles if the cache may be unreliable, and again until it is reliable. Meanwhile, it re-queues each namespace that waits.
 func (c *Controller) checkList(ctx context.Context) {
 	cached, filled := c.Lifecycles.Informer().LastSyncResourceVersion(), c.filled()
-	if !c.isDue(cached) && filled {
+	due, stuck := c.isDue(cached)
+	if !due && filled {
 		return
 	}
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	_, err := c.client.List(reading, metav1.ListOptions{Limit: onePage})
-	problem, changed := c.listing.observe(err, cached, filled)
+	silent := stuck && c.Lifecycles.Informer().LastSyncResourceVersion() == cached
+	problem, changed := c.listing.observe(err, cached, filled, silent)
 	switch {
 	case changed && problem == nil:
 		klog.FromContext(ctx).Info("NamespaceLifecycles can be listed again")

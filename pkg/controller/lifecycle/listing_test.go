@@ -33,6 +33,7 @@ func TestObserve(t *testing.T) {
 		err     error
 		cached  string
 		unknown bool // the cache was never filled
+		silent  bool
 	}
 	tests := map[string]struct {
 		results []result
@@ -48,6 +49,9 @@ func TestObserve(t *testing.T) {
 		"it was deleted, and watches continue":  {[]result{{err: corrupt, cached: "1"}, {cached: "1"}, {cached: "2"}}, nil},
 		"it was deleted, and watches are stuck": {[]result{{err: corrupt, cached: "1"}, {cached: "1"}, {cached: "1"}}, corrupt},
 		"it was deleted, while lists failed":    {[]result{{err: corrupt, cached: "1"}, {err: away, cached: "2"}, {cached: "2"}}, nil},
+		"it was deleted, after other failures":  {[]result{{err: away, cached: "1"}, {err: away, cached: "1"}, {err: corrupt, cached: "2"}, {cached: "2"}}, corrupt},
+		"a silent watch":                        {[]result{{cached: "1", silent: true}, {cached: "1"}}, errSilent},
+		"a silent watch that continues":         {[]result{{cached: "1", silent: true}, {cached: "2"}}, nil},
 		"failures that do not follow":           {[]result{{err: away}, {}, {err: away}}, nil},
 		"the second failure is another":         {[]result{{err: away}, {err: corrupt}}, corrupt},
 		"a problem that becomes another":        {[]result{{err: corrupt}, {err: away}}, away},
@@ -58,7 +62,7 @@ func TestObserve(t *testing.T) {
 			for _, r := range test.results {
 				before := l.current()
 				var changed bool
-				problem, changed = l.observe(r.err, r.cached, !r.unknown)
+				problem, changed = l.observe(r.err, r.cached, !r.unknown, r.silent)
 				if changed != ((before == nil) != (problem == nil)) {
 					t.Errorf("changed is %t from %v to %v", changed, before, problem)
 				}
@@ -102,7 +106,7 @@ func TestNoPolling(t *testing.T) {
 		for _, version := range check.created {
 			f.expect(version)
 		}
-		if due := f.isDue(check.cached); due != check.due {
+		if due, stuck := f.isDue(check.cached); due != check.due || stuck != check.due {
 			t.Errorf("after versions %q, the cache has version %q, which needs a list: %t", check.created, check.cached, due)
 		}
 	}

@@ -431,6 +431,8 @@ func TestTransitions(t *testing.T) {
 	}
 	short := entry("b", "Done")
 	short.EndTime = new(metav1.NewMicroTime(startOfTests().Add(reportWaitAfter - time.Millisecond)))
+	early := entry("b", "Done")
+	early.StartTime = nil
 	degraded := lifecycle("1")
 	degraded.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPlanDegraded, Status: metav1.ConditionTrue, Message: "an expression failed"}}
 	tests := map[string]struct {
@@ -443,7 +445,8 @@ func TestTransitions(t *testing.T) {
 		"a degraded plan is reported once": {degraded, degraded, nil},
 		"a turn ends": {lifecycle("1", entry("a", "Running"), entry("b", "Waiting")), lifecycle("1", entry("a", "Done"), entry("b", "Running")),
 			[]event{{"Normal", "InitializerDone", `Initializer "a" is done after 2.5s (user "who")`}}},
-		"a short turn ends": {lifecycle("1", entry("b", "Running")), lifecycle("1", short), nil},
+		"a short turn ends":              {lifecycle("1", entry("b", "Running")), lifecycle("1", short), nil},
+		"one is removed before its turn": {lifecycle("1", entry("a", "Running"), entry("b", "Waiting")), lifecycle("1", short, early), nil},
 		"one is skipped": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Skipped")),
 			[]event{{"Warning", "InitializerSkipped", `Initializer "a" was skipped by user "who": why`}}},
 		"one fails": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Failed")),
