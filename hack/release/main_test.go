@@ -465,7 +465,7 @@ func TestOwnKustomization(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
-	if strings.Count(string(built), "image: registry.example.com/nsinit@sha256:") != 3 {
+	if strings.Count(string(built), "image: registry.example.com/nsinit@sha256:") != 4 {
 		t.Errorf("the image is not set in\n%s", built)
 	}
 	if gate, stamp := bytes.Index(built, []byte("  name: nsinit-gate\n")), bytes.Index(built, []byte("kind: MutatingAdmissionPolicy\n")); gate < 0 || stamp < gate {

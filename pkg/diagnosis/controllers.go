@@ -87,11 +87,14 @@ type actor struct {
 }
 
 // name is the name that identifies the program, or "".
-func (a actor) name() string {
-	if a.manager != "" && !isGeneric(a.manager) {
-		return a.manager
+func (a actor) name() string { return cmp.Or(a.program(), a.user, a.acted) }
+
+// program is the name by which a workload of the program is known, or "". A user is no program: a tenant can name a workload like a user.
+func (a actor) program() string {
+	if isGeneric(a.manager) {
+		return ""
 	}
-	return cmp.Or(a.user, a.acted)
+	return a.manager
 }
 
 // read returns what identifies the program, without what differs between objects and what is known already.

@@ -223,3 +223,17 @@ func TestKubernetesFinalizer(t *testing.T) {
 		}
 	}
 }
+
+// TestUserIsNoProgram: a workload with the name of a user, or of a generic field manager, is not the program of it.
+func TestUserIsNoProgram(t *testing.T) {
+	for _, name := range []string{"carol", "kubectl"} {
+		w := workload{names: []string{name}, account: "tenant/default"}
+		if a := (actor{user: "carol", manager: "kubectl"}); w.isOf(a) || w.isLike(a) {
+			t.Errorf("a workload %s is the program of %+v", name, a)
+		}
+	}
+	w := workload{names: []string{"engine"}, account: "tenant/default"}
+	if !w.isOf(actor{manager: "engine"}) {
+		t.Error("a workload with the name of a program is not its own")
+	}
+}

@@ -158,7 +158,9 @@ func TestBeforeTheWatch(t *testing.T) {
 		if diff := cmp.Diff(map[string]int{"known": 1}, reconciled); diff != "" {
 			t.Fatalf("at the start: %s", diff)
 		}
-		c.follow(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		if err := c.follow(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap")); err != nil {
+			t.Fatal(err)
+		}
 		settled()
 		if diff := cmp.Diff(map[string]int{"known": 2, "late": 1}, reconciled); diff != "" {
 			t.Errorf("after the first list: %s", diff)
@@ -203,14 +205,18 @@ func TestGoneResource(t *testing.T) {
 			lists++
 			return gone, nil, apierrors.NewNotFound(corev1.Resource("configmaps"), "")
 		})
-		c.follow(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		if err := c.follow(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap")); err != nil {
+			t.Fatal(err)
+		}
 		settled()
 		time.Sleep(time.Hour)
 		if lists != 1 || c.followed.Len() != 0 {
 			t.Errorf("after %d lists, %v are followed", lists, c.followed)
 		}
 		gone = false
-		c.follow(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		if err := c.follow(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap")); err != nil {
+			t.Fatal(err)
+		}
 		settled()
 		if lists != 2 || c.followed.Len() != 1 {
 			t.Errorf("when it exists again: after %d lists, %v are followed", lists, c.followed)
@@ -352,7 +358,9 @@ func TestHandlers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, ctx, calls, stop := runBlocked(t, 20)
 				defer stop()
-				c.follow(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+				if err := c.follow(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap")); err != nil {
+					t.Fatal(err)
+				}
 				settled()
 				namespace := ""
 				for i := range 20 {

@@ -9,6 +9,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -107,20 +108,20 @@ func (c *Controller) writeStatus(ctx context.Context, name string) error {
 	if err != nil {
 		return utilapierrors.IgnoreAbsent(err)
 	}
+	var unknown []error
 	for kind := range repairedKinds(name, inventories) {
-		c.follow(ctx, kind)
+		unknown = append(unknown, c.follow(ctx, kind))
 	}
 	updated := p.DeepCopy()
 	updated.Status = appliedTo(p, inventories)
-	if meta.IsStatusConditionFalse(updated.Status.Conditions, v1alpha1.ConditionApplied) {
+	if meta.IsStatusConditionFalse(updated.Status.Conditions, v1alpha1.ConditionApplied) && !equality.Semantic.DeepEqual(p.Status.Manifests, updated.Status.Manifests) {
 		c.readiness.AddAfter(name, recheckReady) // perhaps a kind or a permission was removed
 	}
 	known.addTo(p, &updated.Status)
-	if equality.Semantic.DeepEqual(p.Status, updated.Status) {
-		return nil
+	if !equality.Semantic.DeepEqual(p.Status, updated.Status) {
+		_, err = c.Nsinit.NsinitV1alpha1().NamespacePopulations().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 	}
-	_, err = c.Nsinit.NsinitV1alpha1().NamespacePopulations().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
-	return utilapierrors.IgnoreAbsent(err)
+	return errors.Join(utilapierrors.IgnoreAbsent(err), errors.Join(unknown...))
 }
 
 // addTo adds what is reported to the status of a population.

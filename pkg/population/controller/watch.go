@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata/metadatainformer"
@@ -26,17 +27,20 @@ import (
 	"github.com/nsinit/nsinit/sdk/util/workers"
 )
 
-// follow watches the resource of objects of populations while the Controller runs. It is called by a worker.
-func (c *Controller) follow(ctx context.Context, kind schema.GroupVersionKind) {
+// follow watches the resource of objects of populations while the Controller runs. It is called by a worker. An error can be retried.
+func (c *Controller) follow(ctx context.Context, kind schema.GroupVersionKind) error {
 	mapping, err := c.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		return nil // the Populator reports an unknown kind
+	}
 	if err != nil {
-		return // the Populator reports an unknown kind
+		return err
 	}
 	resource := mapping.Resource
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.followed.Has(resource) {
-		return
+		return nil
 	}
 	c.followed.Insert(resource)
 	ctx, end := context.WithCancel(ctx)
@@ -52,6 +56,7 @@ func (c *Controller) follow(ctx context.Context, kind schema.GroupVersionKind) {
 			c.enqueueAll() // what was deleted before is no event
 		}
 	})
+	return nil
 }
 
 // watch returns the informer of a resource. It calls gone if the cluster does not have the resource any more. The removal of the label
