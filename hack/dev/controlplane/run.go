@@ -147,6 +147,8 @@ func (c *Cluster) watch(ctx context.Context) error {
 // showLifecycles prints each change of a NamespaceLifecycle. It starts again when its watch ends, for
 // example because nsinit-apiserver was restarted.
 func (c *Cluster) showLifecycles(ctx context.Context) {
+	// That of the probe is no part of what users do.
+	_, _ = c.Admin(ctx, "wait", "--for=delete", "namespaces", "--selector", probeLabel, "--timeout=1m")
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		command := c.kubectlCommand(ctx, c.AdminKubeconfig(), "get", "namespacelifecycles", "--watch", "--output-watch-events")
 		command.Stdout = os.Stdout
