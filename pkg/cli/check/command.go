@@ -167,7 +167,7 @@ func (o *Options) await(ctx context.Context) ([]Result, bool) {
 	var last []Result
 	for {
 		results := inspect(ctx, o.Clients)
-		if last == nil || ctx.Err() == nil { // requests that were cancelled explain nothing
+		if last == nil || cmdutil.Ended(ctx) == nil { // requests that were cancelled explain nothing
 			last = results
 		}
 		waiting := incomplete(last)

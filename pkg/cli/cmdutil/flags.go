@@ -93,6 +93,14 @@ func WithTimeout(ctx context.Context, timeout time.Duration) (context.Context, c
 	return context.WithTimeout(ctx, timeout)
 }
 
+// Ended returns why a context has ended, or nil. On a busy machine, its timer can be late: requests after the deadline fail nevertheless.
+func Ended(ctx context.Context) error {
+	if deadline, has := ctx.Deadline(); ctx.Err() == nil && has && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}
+
 // CompleteFlag offers the values that a flag of a command can have.
 func CompleteFlag(command *cobra.Command, flag string, values ...string) {
 	// It is an error to complete a flag that does not exist, or twice: neither depends on input.

@@ -147,8 +147,8 @@ func (f *follower) until(ctx context.Context, done func() (bool, error)) error {
 	for interval := firstInterval; ; interval = min(interval*5/4, lastInterval) {
 		ok, err := done()
 		switch {
-		case over(ctx) != nil:
-			return over(ctx)
+		case cmdutil.Ended(ctx) != nil:
+			return cmdutil.Ended(ctx)
 		case err != nil && !passing(err):
 			return err
 		case ok && err == nil:
@@ -160,14 +160,6 @@ func (f *follower) until(ctx context.Context, done func() (bool, error)) error {
 		case <-f.clients.Clock.After(interval):
 		}
 	}
-}
-
-// over returns why a context has ended, or nil. On a busy machine, its timer can be late: requests after the deadline fail nevertheless.
-func over(ctx context.Context) error {
-	if deadline, has := ctx.Deadline(); ctx.Err() == nil && has && !time.Now().Before(deadline) {
-		return context.DeadlineExceeded
-	}
-	return ctx.Err()
 }
 
 // passing reports whether a retry may succeed.

@@ -108,9 +108,9 @@ func (c *Controller) writeStatus(ctx context.Context, name string) error {
 	if err != nil {
 		return utilapierrors.IgnoreAbsent(err)
 	}
-	var unknown []error
+	var errs []error
 	for kind := range repairedKinds(name, inventories) {
-		unknown = append(unknown, c.follow(ctx, kind))
+		errs = append(errs, c.follow(ctx, kind))
 	}
 	updated := p.DeepCopy()
 	updated.Status = appliedTo(p, inventories)
@@ -120,8 +120,9 @@ func (c *Controller) writeStatus(ctx context.Context, name string) error {
 	known.addTo(p, &updated.Status)
 	if !equality.Semantic.DeepEqual(p.Status, updated.Status) {
 		_, err = c.Nsinit.NsinitV1alpha1().NamespacePopulations().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+		errs = append(errs, utilapierrors.IgnoreAbsent(err))
 	}
-	return errors.Join(utilapierrors.IgnoreAbsent(err), errors.Join(unknown...))
+	return errors.Join(errs...)
 }
 
 // addTo adds what is reported to the status of a population.
