@@ -8,8 +8,10 @@ package apiserver
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -69,4 +71,28 @@ func withHandover(handler http.Handler, stopping <-chan struct{}) http.Handler {
 		}
 		handler.ServeHTTP(w, request)
 	})
+}
+
+// patience is how much longer than the client an idle connection is kept. kube-apiserver and the server of k8s.io/apiserver both close
+// one after 90 s. With HTTP/1.1, a write that is sent while the server closes the connection fails.
+const patience = 15 * time.Second
+
+// patientListener accepts connections whose deadlines for reading, among them that of idle connections, are later.
+type patientListener struct{ net.Listener }
+
+func (l patientListener) Accept() (net.Conn, error) {
+	connection, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return patientConn{connection}, nil
+}
+
+type patientConn struct{ net.Conn }
+
+func (c patientConn) SetReadDeadline(t time.Time) error {
+	if time.Until(t) > 0 { // an earlier one interrupts a read
+		t = t.Add(patience)
+	}
+	return c.Conn.SetReadDeadline(t)
 }
