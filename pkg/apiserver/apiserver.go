@@ -79,9 +79,6 @@ func (c *Config) Complete() CompletedConfig {
 		handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 		return withHandover(withKnownProxy(handler, proxyKnown(generic), c.Extra.Codecs), generic.ShutdownInitiatedNotify())
 	}
-	if serving := c.Generic.SecureServing; serving != nil && serving.Listener != nil {
-		serving.Listener = patientListener{serving.Listener}
-	}
 	namespaces := c.Generic.SharedInformerFactory.Core().V1().Namespaces().Lister()
 	return CompletedConfig{generic: c.Generic.Complete(), extra: c.Extra, namespaces: namespaces}
 }

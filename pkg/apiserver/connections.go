@@ -8,13 +8,12 @@ package apiserver
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
@@ -61,38 +60,22 @@ func isHealthCheck(request *http.Request) bool {
 }
 
 // withHandover makes clients reconnect after the server was asked to stop and before it stops
-// answering. For the header, Go's HTTP/2 server sends a GOAWAY.
+// answering. For the header, Go's HTTP/2 server sends a GOAWAY. Watches end, too: with HTTP/1.1,
+// kube-apiserver sends its next request over the connection of a watch that has ended, and a
+// write would fail if the server closed the connection at that time.
 func withHandover(handler http.Handler, stopping <-chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		select {
 		case <-stopping:
 			w.Header().Set("Connection", "close")
 		default:
+			request = request.WithContext(apirequest.WithServerShutdownSignal(request.Context(), handover(stopping)))
 		}
 		handler.ServeHTTP(w, request)
 	})
 }
 
-// patience is how much longer than the client an idle connection is kept. kube-apiserver and the server of k8s.io/apiserver both close
-// one after 90 s. With HTTP/1.1, a write that is sent while the server closes the connection fails.
-const patience = 15 * time.Second
+// handover ends watches.
+type handover <-chan struct{}
 
-// patientListener accepts connections whose deadlines for reading, among them that of idle connections, are later.
-type patientListener struct{ net.Listener }
-
-func (l patientListener) Accept() (net.Conn, error) {
-	connection, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return patientConn{connection}, nil
-}
-
-type patientConn struct{ net.Conn }
-
-func (c patientConn) SetReadDeadline(t time.Time) error {
-	if time.Until(t) > 0 { // an earlier one interrupts a read
-		t = t.Add(patience)
-	}
-	return c.Conn.SetReadDeadline(t)
-}
+func (h handover) ShuttingDown() <-chan struct{} { return h }

@@ -7,13 +7,9 @@ SPDX-License-Identifier: Apache-2.0
 package apiserver
 
 import (
-	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
@@ -62,40 +58,5 @@ func TestKnownProxy(t *testing.T) {
 	ca.content = []byte("a certificate")
 	if response := get(path); response.StatusCode != http.StatusOK || response.Header.Get("Connection") != "" {
 		t.Errorf("once it knows: %s %v", response.Status, response.Header)
-	}
-}
-
-// TestPatience: the server keeps an idle connection for longer than it would, so that the client closes it first. A read can be
-// interrupted immediately, as a shutdown does.
-func TestPatience(t *testing.T) {
-	opened := 0
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	server.Listener = patientListener{server.Listener}
-	server.Config.IdleTimeout = time.Millisecond
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			opened++
-		}
-	}
-	server.StartTLS()
-	defer server.Close()
-	for range 3 {
-		response, err := server.Client().Post(server.URL, "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		time.Sleep(10 * time.Millisecond)
-	}
-	if opened != 1 {
-		t.Errorf("%d connections instead of 1", opened)
-	}
-	one, other := net.Pipe()
-	defer func() { _ = errors.Join(one.Close(), other.Close()) }()
-	if err := (patientConn{one}).SetReadDeadline(time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := one.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("an interrupted read returned %v", err)
 	}
 }

@@ -324,8 +324,8 @@ func TestAggregatedDiscovery(t *testing.T) {
 	}
 }
 
-// TestHandover: a server that has been told to stop still answers, is not ready any more, and
-// has its clients connect anew.
+// TestHandover: a server that has been told to stop ends watches and still answers, is not ready any
+// more, and has its clients connect anew.
 func TestHandover(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartWith(t, testserver.Dir(t), testserver.NewCoreAPI(t), func(o *options.Options) { o.Run.ShutdownDelayDuration = 5 * time.Second })
@@ -376,11 +376,17 @@ func TestHandover(t *testing.T) {
 	if n := reconnects(); n != 0 {
 		t.Errorf("%d connections were made while it runs", n)
 	}
+	watch, err := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		server.Stop(t)
 	}()
+	for range watch.ResultChan() { // until it ends
+	}
 	eventually(t, "it is not ready", func(context.Context) bool { return get("/readyz").StatusCode != http.StatusOK })
 	if n := reconnects(); n == 0 {
 		t.Error("clients stay on their connections")
