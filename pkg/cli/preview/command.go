@@ -186,11 +186,11 @@ func (o *Options) outcomes(ctx context.Context, applier *population.Applier, nam
 		if err != nil {
 			return nil, err
 		}
-		others, err := compile(stored)
-		if err != nil {
-			return nil, err
+		for _, other := range stored {
+			if compiled, errs := population.Compile(other.Name, &other.Spec); len(errs) == 0 { // the file is shown, whatever the others are
+				populations = append(populations, compiled)
+			}
 		}
-		populations = slices.Concat(populations, others)
 	}
 	inventory, err := o.Clients.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
 	var known []v1alpha1.PopulatedObject

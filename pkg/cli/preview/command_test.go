@@ -129,6 +129,9 @@ func TestPreview(t *testing.T) {
 			cmdtesting.Test{Args: []string{"new", "-f", "-", "--output=jsonpath={.items[*].population}"}, Out: "s"}},
 		"of the input": {world{populations: one}, `{"kind":"NamespacePopulation","apiVersion":"nsinit.dev/v1alpha1","metadata":{"name":"r"},"spec":{"manifests":[{"name":"n","template":` + template + `}]}}`,
 			cmdtesting.Test{Args: []string{"new", "-f", "-", "--output=jsonpath={.items[*].population}"}, Out: "r"}},
+		"with scope All, beside one that is not valid": {world{populations: []runtime.Object{population("p", "{}"), exemptions("exempt")}, applied: configMap("1")},
+			`{"kind":"NamespacePopulation","apiVersion":"nsinit.dev/v1alpha1","metadata":{"name":"r"},"spec":{"scope":"All","manifests":[{"name":"n","template":` + template + `}]}}`,
+			cmdtesting.Test{Args: []string{"shop", "-f", "-", "--output=jsonpath={.items[*].result}"}, Out: "created"}},
 
 		"no file":        {world{}, "", cmdtesting.Test{Args: []string{"shop", "-f", "/nowhere"}, Err: "--filename=/nowhere: the path \"/nowhere\" does not exist"}},
 		"an empty input": {world{}, "", cmdtesting.Test{Args: []string{"shop", "-f", "-"}, Err: "there is no NamespacePopulation in it"}},

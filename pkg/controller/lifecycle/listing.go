@@ -68,13 +68,15 @@ func (l *listing) current() error {
 	return l.problem
 }
 
-// suspect causes a list if a request of the informer failed. It returns the error.
+// suspect causes a list if a request of the informer failed, unless one is planned. It returns the error.
 func (c *Controller) suspect(err error) error {
 	if err != nil {
 		c.listing.mu.Lock()
-		c.listing.doubt = true
-		c.listing.mu.Unlock()
-		c.queue.Add(listKey)
+		defer c.listing.mu.Unlock()
+		if !c.listing.doubt {
+			c.listing.doubt = true
+			c.queue.Add(listKey)
+		}
 	}
 	return err
 }

@@ -175,6 +175,9 @@ func TestInformerFails(t *testing.T) {
 				f.dequeue(t, "ns", 0)
 				f.dequeue(t, listKey, listInterval)
 			}
+			if _ = f.suspect(tooMany); f.queue.Len() != 0 {
+				t.Error("a list is made although one is planned")
+			}
 			list, f.listing.stuck = nil, "before"
 			f.checkList(t.Context())
 			if f.queue.Len() != 2 || f.listing.current() != nil {
