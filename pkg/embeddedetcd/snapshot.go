@@ -19,11 +19,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
 	// dialTimeout bounds the time until a member answers.
 	dialTimeout = 10 * time.Second
+	// commitInterval and commitTimeout are those of statusAfterCommit.
+	commitInterval = 100 * time.Millisecond
+	commitTimeout  = 2 * time.Second
 	// revisionBump is more than the number of writes between a snapshot and its restore, so that no
 	// revision that a client has seen is used again.
 	revisionBump = 1_000_000_000
@@ -107,7 +111,7 @@ func Reclaim(ctx context.Context, client *clientv3.Client, endpoint string, frag
 	if _, err := client.Compact(ctx, status.Header.Revision, clientv3.WithCompactPhysical()); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return status.DbSize, 0, fmt.Errorf("cannot compact: %w", err)
 	}
-	compacted, err := client.Status(ctx, endpoint)
+	compacted, err := statusAfterCommit(ctx, client, endpoint, fragmented)
 	if err != nil {
 		return status.DbSize, 0, fmt.Errorf("cannot read its status: %w", err)
 	}
@@ -125,6 +129,19 @@ func Reclaim(ctx context.Context, client *clientv3.Client, endpoint string, frag
 		return status.DbSize, 0, fmt.Errorf("cannot read its status: %w", err)
 	}
 	return status.DbSize, now.DbSize, nil
+}
+
+// statusAfterCommit returns the status once it says so to fragmented, or after some time. The status has what a compaction freed after the
+// next commit of the member, which makes one every 100 ms if it is not busy.
+func statusAfterCommit(ctx context.Context, client *clientv3.Client, endpoint string, fragmented func(*clientv3.StatusResponse) bool) (status *clientv3.StatusResponse, err error) {
+	err = wait.PollUntilContextTimeout(ctx, commitInterval, commitTimeout, true, func(context.Context) (bool, error) {
+		status, err = client.Status(ctx, endpoint)
+		return err == nil && fragmented(status), err
+	})
+	if wait.Interrupted(err) {
+		err = ctx.Err()
+	}
+	return status, err
 }
 
 func dial(dir string) (*clientv3.Client, error) {
