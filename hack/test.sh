@@ -18,6 +18,10 @@ awk -F' [|] ' -v "command=| \`make ${target}\`" '$1 == command {
   printf "==> make '"${target}"': %s\n    takes %s, and %s from empty caches, on two cores\n    needs %s\n", $5, $2, $3, $4
 }' CONTRIBUTING.md | tr -d '`|'
 grep '^Every command needs' CONTRIBUTING.md
+free="$(df --output=avail --block-size=1G . | tail -1)"
+if ((free < 10)); then
+  echo "WARNING: only ${free} GB of disk are free: programs fail in unexpected places if it becomes full" >&2
+fi
 case "${target}" in
   unit) ;;
   test-quick | test-all | packaging | stress) hack/install-system-packages.sh ;;

@@ -61,10 +61,10 @@ type part struct {
 	packages            bool
 	total, done, failed int
 	events              io.Writer
-	// lines are what tests and packages have printed that have not ended. waited are the seconds in which a test waited for a
-	// control plane.
-	lines  map[key][]line
-	waited map[key]float64
+	// lines are what tests and packages have printed that have not ended. waited are the seconds in which a test or subtest waited
+	// for a control plane. subtests are the other seconds of those that waited, which go test does not count as the test's.
+	lines            map[key][]line
+	waited, subtests map[key]float64
 }
 
 // key is a test of a package, or the package.
@@ -83,7 +83,7 @@ func (r *report) part(name string, packages bool) *part {
 	if i := slices.IndexFunc(r.parts, func(p *part) bool { return p.name == name }); i >= 0 {
 		return r.parts[i]
 	}
-	p := &part{report: r, name: name, packages: packages, events: io.Discard, lines: map[key][]line{}, waited: map[key]float64{}}
+	p := &part{report: r, name: name, packages: packages, events: io.Discard, lines: map[key][]line{}, waited: map[key]float64{}, subtests: map[key]float64{}}
 	if file, err := os.Create(filepath.Join(r.root, "_output", "tests", name+".json")); err == nil {
 		p.events = file
 	}
@@ -123,12 +123,12 @@ func (p *part) event(raw string) bool {
 		p.lines[k] = append(p.lines[k], line{e.Test, strings.TrimSuffix(e.Output, "\n")})
 	case "attr":
 		if seconds, err := strconv.ParseFloat(e.Value, 64); e.Key == "waited" && err == nil {
-			if least, has := p.waited[k]; !has || seconds < least { // subtests wait at the same time
-				p.waited[k] = seconds
-			}
+			p.waited[key{k.pkg, e.Test}] = seconds
 		}
 	case "pass", "fail", "skip":
-		if !isSub {
+		if waited, has := p.waited[key{k.pkg, e.Test}]; isSub && has {
+			p.subtests[k] += e.Elapsed - waited
+		} else if !isSub {
 			p.ended(e, k)
 		}
 	}
@@ -140,7 +140,7 @@ func (p *part) ended(e event, k key) {
 	lines, failed := p.lines[k], e.Action == "fail"
 	delete(p.lines, k)
 	pkg := strings.TrimPrefix(k.pkg, project)
-	one := result{name: k.test, seconds: e.Elapsed - p.waited[k]}
+	one := result{name: k.test, seconds: e.Elapsed - p.waited[k] + p.subtests[k]}
 	if k.test == "" || p.packages {
 		one.name = strings.TrimSpace(pkg + " " + k.test)
 	}

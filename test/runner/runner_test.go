@@ -95,7 +95,8 @@ func TestProgress(t *testing.T) {
 	}{
 		"tests": {false, []string{
 			`{"Action":"attr","Package":"PKG","Test":"TestA","Key":"waited","Value":"2.5"}`,
-			`{"Action":"attr","Package":"PKG","Test":"TestA/sub","Key":"waited","Value":"3.5"}`,
+			`{"Action":"attr","Package":"PKG","Test":"TestB/sub","Key":"waited","Value":"3.5"}`,
+			`{"Action":"pass","Package":"PKG","Test":"TestB/sub","Elapsed":5}`,
 			`{"Action":"output","Package":"PKG","Test":"TestA/sub","Output":"    x_test.go:1: no\n"}`,
 			`{"Action":"fail","Package":"PKG","Test":"TestA/sub","Elapsed":1}`,
 			`{"Action":"pass","Package":"PKG","Test":"TestB","Elapsed":1}`,
@@ -103,7 +104,7 @@ func TestProgress(t *testing.T) {
 			`{"Action":"output","Package":"PKG","Output":"FAIL\n"}`,
 			`{"Action":"fail","Package":"PKG","Elapsed":5}`,
 			`no event`,
-		}, `part 1/3 ok TestB (1.0s); failed 0
+		}, `part 1/3 ok TestB (2.5s); failed 0
 part 2/3 FAILED TestA (1.5s); failed 1
     sub: x_test.go:1: no
 part: the output of TestA:
