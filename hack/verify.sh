@@ -63,6 +63,10 @@ fi
 if go list -deps ./cmd/... ./vendor-hooks/... | grep -q '^go.etcd.io/gofail'; then
   fail "the programs contain failpoints" "gofail disable, in the folders that git status shows: only hack/build-failpoints.sh enables them, in a copy"
 fi
+failpoints="$(git ls-files -z '*.go' | xargs -0 awk '/^[[:space:]]*\/\/ gofail: var / {on = 1; next} on && sub(/^[[:space:]]*\/\/ /, "") {print; next} {on = 0}')"
+if ! printf 'package p\nfunc _() {\n%s\n}\n' "${failpoints}" | gofmt >/dev/null 2>&1; then
+  fail "a comment after a failpoint is no Go code: ${failpoints//$'\n'/; }" "move it before the line gofail: var, since gofail makes it code"
+fi
 versions="$(go list -m all | awk '$1 ~ /^k8s\.io\/(api|apimachinery|apiserver|client-go|code-generator|component-base|controller-manager|kube-aggregator|kms|streaming)$/ {print $2}' | sort -u)"
 [[ $(wc -l <<<"${versions}") -eq 1 ]] || fail "the modules of Kubernetes are at several versions: ${versions//$'\n'/ }" "go get k8s.io/NAME@VERSION for each"
 

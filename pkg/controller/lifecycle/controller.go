@@ -278,8 +278,8 @@ func (c *Controller) reconcile(ctx context.Context, name string) (step action, e
 	if err := c.readLifecycle(ctx, name, &s); err != nil {
 		return "", err
 	}
-	// gofail: var lifecycleBetweenLiveReads struct{}
 	// The lifecycle belongs to the namespace that is read after it, or to a former namespace, which its UID shows.
+	// gofail: var lifecycleBetweenLiveReads struct{}
 	if err := c.readNamespace(ctx, name, &s); err != nil {
 		return "", err
 	}
