@@ -14,6 +14,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -93,7 +94,6 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 	flags.BoolVar(&options.StrictNameReuse, "strict-name-reuse", false, "let tenants use names again in every round: the component strict-name-reuse is installed")
 	flags.BoolVar(&options.StopAtViolation, "stop-at-violation", false, "end with the first violation")
 	only := flags.String("only", "", "a regular expression for the names of faults")
-	plane := flags.String("plane", filepath.Join(os.TempDir(), "nsinit-faults"), "the state directory of the control plane, whose path must be short; each further one adds its number")
 	flags.IntVar(&options.Planes, "planes", 1, "how many control planes to use at a time; each takes about one core")
 	binDir := flags.String("bin-dir", "", "programs to use instead of those in _output/bin, such as a build with failpoints")
 	failpoints := flags.Bool("failpoints", false, "the programs in --bin-dir are built with failpoints")
@@ -120,7 +120,11 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 		options.Only = expression
 	}
 	options.Commit = sourceOf(*binDir)
-	planeOptions := cluster.Options{Topology: cluster.Full(), Dir: *plane, BinDir: *binDir}
+	plane, err := planeOf(options.Dir)
+	if err != nil {
+		return err
+	}
+	planeOptions := cluster.Options{Topology: cluster.Full(), Dir: plane, BinDir: *binDir}
 	if slice || *small {
 		planeOptions.Topology = cluster.Small()
 	}
@@ -128,7 +132,7 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 	options.Start = func(ctx context.Context, number int) (campaign.Plane, error) {
 		one := planeOptions
 		if number > 0 {
-			one.Dir += fmt.Sprint(number)
+			one.Dir += fmt.Sprintf("-%d", number)
 		}
 		return topology.Start(ctx, one, *failpoints)
 	}
@@ -136,6 +140,16 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 		return campaign.Slice(ctx, options, sliceOf(fault.All(), options.Only))
 	}
 	return campaign.Run(ctx, options)
+}
+
+// planeOf returns the state directory of the control plane of a campaign: it is always the same, so that a run removes what the one before
+// it left, and its path is short, because unix sockets are in it. Each further control plane adds its number.
+func planeOf(campaign string) (string, error) {
+	absolute, err := filepath.Abs(campaign)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(os.TempDir(), fmt.Sprintf("nsinit-faults-%08x", crc32.ChecksumIEEE([]byte(absolute)))), nil
 }
 
 // sourceOf returns the commit of the programs in a directory, by default those of "make build".
