@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -35,7 +36,7 @@ const (
 
 // Save writes a snapshot of the member that runs in a directory. It returns the number of bytes.
 func Save(ctx context.Context, dir string, to io.Writer) (int64, error) {
-	client, err := dial(dir)
+	client, err := dial(ctx, dir)
 	if err != nil {
 		return 0, err
 	}
@@ -62,8 +63,13 @@ func Restore(dir string, from io.Reader) error {
 	if _, err := os.Stat(config.Dir); !errors.Is(err, os.ErrNotExist) {
 		return errors.Join(fmt.Errorf("%s already has data: stop nsinit-apiserver, and move the data to another place", config.Dir), err)
 	}
+	// The data gets its name once it is complete. A restore that was killed may have left the other names.
+	restoring := config.Dir + ".restoring"
+	if err := os.RemoveAll(restoring); err != nil {
+		return err
+	}
 	// etcd verifies the checksum of a snapshot before it uses it, so it needs a file.
-	file, err := os.CreateTemp(dir, "snapshot-*.db")
+	file, err := os.OpenFile(restoring+".db", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // the user names the directory
 	if err != nil {
 		return err
 	}
@@ -77,19 +83,19 @@ func Restore(dir string, from io.Reader) error {
 		peers = append(peers, url.String())
 	}
 	if err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
-		SnapshotPath: file.Name(), Name: config.Name, OutputDataDir: config.Dir,
+		SnapshotPath: file.Name(), Name: config.Name, OutputDataDir: restoring,
 		PeerURLs: peers, InitialCluster: config.InitialCluster, InitialClusterToken: config.InitialClusterToken,
 		RevisionBump: revisionBump, MarkCompacted: true,
 	}); err != nil {
-		return errors.Join(fmt.Errorf("the snapshot is incomplete or damaged: %w", err), os.RemoveAll(config.Dir))
+		return errors.Join(fmt.Errorf("the snapshot is incomplete or damaged: %w", err), os.RemoveAll(restoring))
 	}
-	return nil
+	return os.Rename(restoring, config.Dir)
 }
 
 // Recover compacts and defragments a member, and clears the NOSPACE alarm, in which it refuses writes. It
 // returns the size of the database before and after.
 func Recover(ctx context.Context, dir string) (before, after int64, err error) {
-	client, err := dial(dir)
+	client, err := dial(ctx, dir)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -144,13 +150,25 @@ func statusAfterCommit(ctx context.Context, client *clientv3.Client, endpoint st
 	return status, err
 }
 
-func dial(dir string) (*clientv3.Client, error) {
+// dial returns a client of the member that runs in a directory. The socket of one that was killed may still exist.
+func dial(ctx context.Context, dir string) (*clientv3.Client, error) {
 	endpoint, err := Endpoint(dir)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(dir, clientSocket)); err != nil {
+	connection, err := net.Dial("unix", filepath.Join(dir, clientSocket))
+	if err != nil {
 		return nil, fmt.Errorf("no etcd member runs in %q: %w", dir, err)
 	}
-	return clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: dialTimeout, Logger: zap.NewNop()})
+	_ = connection.Close()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if _, err := client.Status(ctx, endpoint); err != nil {
+		return nil, errors.Join(fmt.Errorf("no etcd member in %q answers: %w", dir, err), client.Close())
+	}
+	return client, nil
 }

@@ -9,17 +9,23 @@ package embeddedetcd
 import (
 	"bytes"
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 )
 
 func client(t *testing.T, dir string) *clientv3.Client {
 	t.Helper()
-	c, err := dial(dir)
+	endpoint, err := Endpoint(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +72,16 @@ func TestSnapshot(t *testing.T) {
 	if _, err := Save(ctx, dir, &saved); err == nil || !strings.Contains(err.Error(), "no etcd member runs in") {
 		t.Errorf("of a member that does not run: %v", err)
 	}
+	killed := temporary(t)
+	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(killed, clientSocket)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket.SetUnlinkOnClose(false)
+	_ = socket.Close()
+	if _, err := Save(ctx, killed, &saved); err == nil || !strings.Contains(err.Error(), "no etcd member runs in") {
+		t.Errorf("of a member that was killed: %v", err)
+	}
 
 	other := temporary(t)
 	if err := Restore(other, bytes.NewReader(saved.Bytes()[:saved.Len()-10])); err == nil || !strings.Contains(err.Error(), "the snapshot is incomplete") {
@@ -73,6 +89,9 @@ func TestSnapshot(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(other, "*")); err != nil || len(left) > 0 {
 		t.Errorf("what was refused leaves %v, %v", left, err)
+	}
+	if err := os.MkdirAll(filepath.Join(other, "data.restoring", "member", "wal"), 0o700); err != nil { // by a restore that was killed
+		t.Fatal(err)
 	}
 	if err := Restore(other, bytes.NewReader(saved.Bytes())); err != nil {
 		t.Fatal(err)
