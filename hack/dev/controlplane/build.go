@@ -30,7 +30,7 @@ func (c *Cluster) BuildKubernetes(ctx context.Context) error {
 	return c.build(ctx, c.buildKubernetes)
 }
 
-func (c *Cluster) build(ctx context.Context, parts ...func(context.Context) error) error {
+func (c *Cluster) build(ctx context.Context, parts ...step) error {
 	if c.NoBuild {
 		return nil
 	}
@@ -42,12 +42,7 @@ func (c *Cluster) build(ctx context.Context, parts ...func(context.Context) erro
 		return err
 	}
 	defer unlock()
-	for _, part := range parts {
-		if err := part(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return inOrder(ctx, parts...)
 }
 
 // SourceFile is the file beside nsinit's programs that names the commit of their source.

@@ -18,6 +18,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
+// step is a part of what a command does, or a check of its result.
+type step func(context.Context) error
+
+// inOrder takes steps until one fails.
+func inOrder(ctx context.Context, steps ...step) error {
+	for _, take := range steps {
+		if err := take(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // newest is the version of Kubernetes that the control plane runs by default.
 const newest = "v1.37"
 

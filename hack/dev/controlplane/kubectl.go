@@ -22,21 +22,18 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// kubectl runs the cluster's kubectl with a kubeconfig, and returns its standard output. The error
-// contains its standard error.
-func (c *Cluster) kubectl(ctx context.Context, kubeconfig string, args ...string) (string, error) {
-	return c.kubectlInput(ctx, kubeconfig, "", args...)
-}
-
-// kubectlCommand returns a command that runs kubectl. The discovery cache and the plugin are those of this control plane.
-func (c *Cluster) kubectlCommand(ctx context.Context, kubeconfig string, args ...string) *exec.Cmd {
+// adminCommand returns a command that runs kubectl as the administrator. The discovery cache and the plugin are those of this control
+// plane.
+func (c *Cluster) adminCommand(ctx context.Context, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, c.program("kubectl"), args...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+c.Dir, "PATH="+c.BinDir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.AdminKubeconfig(), "HOME="+c.Dir, "PATH="+c.BinDir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	return command
 }
 
-func (c *Cluster) kubectlInput(ctx context.Context, kubeconfig, input string, args ...string) (string, error) {
-	command := c.kubectlCommand(ctx, kubeconfig, args...)
+// adminInput runs kubectl as the administrator, with a standard input, and returns its standard output. The error contains its
+// standard error.
+func (c *Cluster) adminInput(ctx context.Context, input string, args ...string) (string, error) {
+	command := c.adminCommand(ctx, args...)
 	command.Stdin = strings.NewReader(input)
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
@@ -46,9 +43,9 @@ func (c *Cluster) kubectlInput(ctx context.Context, kubeconfig, input string, ar
 	return stdout.String(), nil
 }
 
-// Admin runs kubectl as the administrator.
+// Admin runs kubectl as the administrator, and returns its standard output.
 func (c *Cluster) Admin(ctx context.Context, args ...string) (string, error) {
-	return c.kubectl(ctx, c.AdminKubeconfig(), args...)
+	return c.adminInput(ctx, "", args...)
 }
 
 // AdminKubeconfig is the kubeconfig of the administrator.

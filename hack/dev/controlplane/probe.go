@@ -8,13 +8,11 @@ package controlplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -47,29 +45,27 @@ func (c *Cluster) probeClients() (admin, probe kubernetes.Interface, err error) 
 	return admin, probe, err
 }
 
-// guardActs waits until the guard is in force.
-func (c *Cluster) guardActs(ctx context.Context) error {
-	_, probe, err := c.probeClients()
+// acts waits until a policy acts, as a check with the clients of the administrator and of the probe finds.
+func (c *Cluster) acts(ctx context.Context, check func(admin, probe kubernetes.Interface) error) error {
+	admin, probe, err := c.probeClients()
 	if err != nil {
 		return err
 	}
-	return poll(ctx, startLimit, 200*time.Millisecond, func() error {
+	return poll(ctx, startLimit, 200*time.Millisecond, func() error { return check(admin, probe) })
+}
+
+// guardActs waits until the guard is in force.
+func (c *Cluster) guardActs(ctx context.Context) error {
+	return c.acts(ctx, func(_, probe kubernetes.Interface) error {
 		_, err := probe.CoreV1().Namespaces().Patch(ctx, metav1.NamespaceDefault, types.MergePatchType,
 			[]byte(`{"metadata":{"labels":{"`+v1alpha1.LabelInitializing+`":"true"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-		if !refusedBy(err, "nsinit-guard") {
-			return fmt.Errorf("the guard does not act: %w", orOpen(err))
-		}
-		return nil
+		return refused("the guard", "nsinit-guard", err)
 	})
 }
 
 // stampActs waits until nsinit-controller-manager has brought the stamp and the guard of creation into force.
 func (c *Cluster) stampActs(ctx context.Context) error {
-	admin, probe, err := c.probeClients()
-	if err != nil {
-		return err
-	}
-	return poll(ctx, startLimit, 200*time.Millisecond, func() error {
+	return c.acts(ctx, func(admin, probe kubernetes.Interface) error {
 		created, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "nsinit-dev-dry-run"}},
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
@@ -79,10 +75,7 @@ func (c *Cluster) stampActs(ctx context.Context) error {
 			return fmt.Errorf("the stamp does not act: a new namespace carries %q", created.Labels)
 		}
 		_, err = probe.CoreV1().Namespaces().Create(ctx, TooLarge(created.Name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if !refusedBy(err, "nsinit-guard-create") {
-			return fmt.Errorf("the guard of creation does not act: %w", orOpen(err))
-		}
-		return nil
+		return refused("the guard of creation", "nsinit-guard-create", err)
 	})
 }
 
@@ -98,14 +91,7 @@ func TooLarge(name string) *corev1.Namespace {
 // removeEarlyWrites removes the webhook that asks clients to retry early writes. With it, the probe would wait instead of
 // being refused by the gate.
 func (c *Cluster) removeEarlyWrites(ctx context.Context) error {
-	admin, _, err := c.probeClients()
-	if err != nil {
-		return err
-	}
-	err = admin.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, "nsinit-early-writes", metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
+	_, err := c.Admin(ctx, "delete", "mutatingwebhookconfigurations", "nsinit-early-writes", "--ignore-not-found")
 	return err
 }
 
@@ -113,13 +99,8 @@ func (c *Cluster) removeEarlyWrites(ctx context.Context) error {
 // until it has created the NamespaceLifecycle. A controller that runs already may open the namespace before the write, so each try
 // creates a namespace. nsinit-gate-namesakes is created before nsinit-gate, so it is in force by then.
 func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
-	admin, probe, err := c.probeClients()
-	if err != nil {
-		return err
-	}
 	var namespace *corev1.Namespace
-	if err := poll(ctx, startLimit, 200*time.Millisecond, func() error {
-		var err error
+	if err := c.acts(ctx, func(admin, probe kubernetes.Interface) (err error) {
 		namespace, err = admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			GenerateName: "nsinit-dev-probe-", Labels: map[string]string{probeLabel: "true", v1alpha1.LabelInitializing: "true"},
 		}}, metav1.CreateOptions{})
@@ -128,37 +109,24 @@ func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
 		}
 		_, err = probe.CoreV1().ConfigMaps(namespace.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}},
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if !refusedBy(err, "nsinit-gate") {
-			return fmt.Errorf("the gate does not act: %w", orOpen(err))
-		}
-		return nil
+		return refused("the gate", "nsinit-gate", err)
 	}); err != nil {
 		return err
 	}
-	if err := c.ensure(ctx, "nsinit-controller-manager", func() error { return c.answers(ctx, lifecycles+"/"+namespace.Name) }); err != nil {
+	if err := c.ensure(ctx, "nsinit-controller-manager", c.answers(lifecycles+"/"+namespace.Name)); err != nil {
 		return err
 	}
-	probes, err := admin.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: probeLabel})
-	if err != nil {
-		return err
-	}
-	for _, one := range probes.Items {
-		if err := admin.CoreV1().Namespaces().Delete(ctx, one.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
+	_, err := c.Admin(ctx, "delete", "namespaces", "--selector", probeLabel, "--wait=false")
+	return err
+}
+
+// refused returns nil if a policy has refused a request of the probe. The error is that of the request.
+func refused(what, policy string, err error) error {
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s does not act: it admitted the request of the probe", what)
+	case !strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'"):
+		return fmt.Errorf("%s does not act: %w", what, err)
 	}
 	return nil
-}
-
-// refusedBy reports whether a policy refused a request.
-func refusedBy(err error, policy string) bool {
-	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
-}
-
-// orOpen returns the error that was returned instead of a refusal.
-func orOpen(err error) error {
-	if err == nil {
-		return errors.New("it admitted the request of the probe")
-	}
-	return err
 }

@@ -34,13 +34,8 @@ func (c *Cluster) Run(ctx context.Context) (err error) {
 }
 
 func (c *Cluster) run(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{c.Up, c.AskToRetry, c.storeCertificate, c.applyExamples,
-		func(ctx context.Context) error {
-			return c.ensure(ctx, "policy-population", func() error { return nil })
-		}} {
-		if err := step(ctx); err != nil {
-			return err
-		}
+	if err := inOrder(ctx, c.Up, c.AskToRetry, c.storeCertificate, c.applyExamples, c.starts("policy-population", itRuns)); err != nil {
+		return err
 	}
 	alice, err := c.UserKubeconfig("alice", "team-a")
 	if err != nil {
@@ -101,7 +96,7 @@ func (c *Cluster) storeCertificate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.kubectlInput(ctx, c.AdminKubeconfig(), secret, "apply", "--server-side", "--force-conflicts", "-f", "-")
+	_, err = c.adminInput(ctx, secret, "apply", "--server-side", "--force-conflicts", "-f", "-")
 	return err
 }
 
@@ -150,7 +145,7 @@ func (c *Cluster) showLifecycles(ctx context.Context) {
 	// That of the probe is no part of what users do.
 	_, _ = c.Admin(ctx, "wait", "--for=delete", "namespaces", "--selector", probeLabel, "--timeout=1m")
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		command := c.kubectlCommand(ctx, c.AdminKubeconfig(), "get", "namespacelifecycles", "--watch", "--output-watch-events")
+		command := c.adminCommand(ctx, "get", "namespacelifecycles", "--watch", "--output-watch-events")
 		command.Stdout = os.Stdout
 		_ = command.Run()
 	}, time.Second)

@@ -23,6 +23,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistrationv1helper "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 
+	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
@@ -32,20 +33,12 @@ const startLimit = 2 * time.Minute
 // Up builds the missing programs, starts those that do not run, and applies the manifests. It returns when the API
 // of nsinit is available and the policies are in force.
 func (c *Cluster) Up(ctx context.Context) error {
-	if err := c.up(ctx, c.Build, c.kubernetes, c.nsinit); err != nil {
-		return err
-	}
-	c.say("nsinit is up: export KUBECONFIG=%s", c.AdminKubeconfig())
-	return nil
+	return c.up(ctx, "nsinit", c.Build, c.kubernetes, c.nsinit)
 }
 
 // UpKubernetes does the same without nsinit.
 func (c *Cluster) UpKubernetes(ctx context.Context) error {
-	if err := c.up(ctx, c.BuildKubernetes, c.kubernetes); err != nil {
-		return err
-	}
-	c.say("Kubernetes is up: export KUBECONFIG=%s", c.AdminKubeconfig())
-	return nil
+	return c.up(ctx, "Kubernetes", c.BuildKubernetes, c.kubernetes)
 }
 
 // UpBare starts a control plane without kube-controller-manager, and nsinit, which empties
@@ -58,7 +51,7 @@ func (c *Cluster) UpBare(ctx context.Context) error {
 	return c.Up(ctx)
 }
 
-func (c *Cluster) up(ctx context.Context, build func(context.Context) error, starts ...func(context.Context) error) error {
+func (c *Cluster) up(ctx context.Context, what string, build step, starts ...step) error {
 	if err := build(ctx); err != nil {
 		return err
 	}
@@ -73,11 +66,10 @@ func (c *Cluster) up(ctx context.Context, build func(context.Context) error, sta
 	if err := c.Identities(); err != nil {
 		return err
 	}
-	for _, start := range starts {
-		if err := start(ctx); err != nil {
-			return err
-		}
+	if err := inOrder(ctx, starts...); err != nil {
+		return err
 	}
+	c.say("%s is up: export KUBECONFIG=%s", what, c.AdminKubeconfig())
 	return nil
 }
 
@@ -116,9 +108,17 @@ func (c *Cluster) Identities() error {
 // happen on a busy machine.
 const maxRestarts = 3
 
+// starts returns a step that starts a program and waits until a check succeeds.
+func (c *Cluster) starts(name string, ready step) step {
+	return func(ctx context.Context) error { return c.ensure(ctx, name, ready) }
+}
+
+// itRuns is the check of a program that is ready as soon as it runs, or for which another one waits.
+func itRuns(context.Context) error { return nil }
+
 // ensure starts a program and waits until a check succeeds. One that runs an older build
 // or other arguments is restarted, and one that waits for its restart is started immediately.
-func (c *Cluster) ensure(ctx context.Context, name string, ready func() error) error {
+func (c *Cluster) ensure(ctx context.Context, name string, ready step) error {
 	process := c.Process(name)
 	if !process.Current() {
 		if process.Pid() != 0 {
@@ -141,7 +141,7 @@ func (c *Cluster) ensure(ctx context.Context, name string, ready func() error) e
 		if !process.Supervised() {
 			return final{errors.New("it was stopped")}
 		}
-		return ready()
+		return ready(ctx)
 	})
 	if err != nil {
 		return fmt.Errorf("%s is not ready: %w\nlast lines of %s:\n%s", name, err, process.LogFile(), process.LogTail(15))
@@ -150,18 +150,11 @@ func (c *Cluster) ensure(ctx context.Context, name string, ready func() error) e
 }
 
 func (c *Cluster) kubernetes(ctx context.Context) error {
-	if err := c.ensure(ctx, "etcd", func() error { return c.etcdHealthy(ctx) }); err != nil {
-		return err
+	steps := []step{c.starts("etcd", c.etcdHealthy), c.starts("kube-apiserver", c.answers("/readyz"))}
+	if !c.Bare {
+		steps = append(steps, c.starts("kube-controller-manager", c.answers("/api/v1/namespaces/default/serviceaccounts/default")))
 	}
-	if err := c.ensure(ctx, "kube-apiserver", func() error { return c.answers(ctx, "/readyz") }); err != nil {
-		return err
-	}
-	if c.Bare {
-		return nil
-	}
-	return c.ensure(ctx, "kube-controller-manager", func() error {
-		return c.answers(ctx, "/api/v1/namespaces/default/serviceaccounts/default")
-	})
+	return inOrder(ctx, steps...)
 }
 
 // etcdHealthy connects to etcd with a client certificate.
@@ -181,14 +174,16 @@ func (c *Cluster) AdminConfig() (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags("", c.AdminKubeconfig())
 }
 
-// answers returns an error unless kube-apiserver answers a GET of the administrator with 200.
-func (c *Cluster) answers(ctx context.Context, path string) error {
-	config, err := c.AdminConfig()
-	if err != nil {
+// answers returns a check that kube-apiserver answers a GET of the administrator with 200.
+func (c *Cluster) answers(path string) step {
+	return func(ctx context.Context) error {
+		config, err := c.AdminConfig()
+		if err != nil {
+			return err
+		}
+		_, err = get(ctx, path, config)
 		return err
 	}
-	_, err = get(ctx, path, config)
-	return err
 }
 
 // get sends a request.
@@ -204,25 +199,8 @@ func get(ctx context.Context, path string, config *rest.Config) ([]byte, error) 
 // nsinit installs and starts nsinit. The controller comes last, because it opens the namespace that shows the
 // gate. It brings the stamp into force.
 func (c *Cluster) nsinit(ctx context.Context) error {
-	if err := c.ApplyBase(ctx); err != nil {
-		return err
-	}
-	if err := c.ensure(ctx, "nsinit-etcd", func() error { return nil }); err != nil { // nsinit-apiserver waits for it
-		return err
-	}
-	if err := c.ensure(ctx, "nsinit-apiserver", func() error { return c.Served(ctx) }); err != nil {
-		return err
-	}
-	if err := c.removeEarlyWrites(ctx); err != nil {
-		return err
-	}
-	if err := c.ApplyPolicies(ctx); err != nil {
-		return err
-	}
-	if err := c.gateActsAndOpens(ctx); err != nil {
-		return err
-	}
-	return c.stampActs(ctx)
+	return inOrder(ctx, c.ApplyBase, c.starts("nsinit-etcd", itRuns), c.starts("nsinit-apiserver", c.Served),
+		c.removeEarlyWrites, c.ApplyPolicies, c.gateActsAndOpens, c.stampActs)
 }
 
 // ApplyBase applies the manifests of nsinit without its policies and programs.
@@ -258,7 +236,7 @@ func (c *Cluster) Served(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	data, err := get(ctx, "/apis/apiregistration.k8s.io/v1/apiservices/"+v1alpha1.SchemeGroupVersion.Version+"."+v1alpha1.GroupName, config)
+	data, err := get(ctx, "/apis/apiregistration.k8s.io/v1/apiservices/"+installation.APIService, config)
 	if err != nil {
 		return err
 	}
@@ -269,7 +247,8 @@ func (c *Cluster) Served(ctx context.Context) error {
 	if available := apiregistrationv1helper.GetAPIServiceConditionByType(&service, apiregistrationv1.Available); available == nil || available.Status != apiregistrationv1.ConditionTrue {
 		return fmt.Errorf("APIService %s is not available: %+v", service.Name, available)
 	}
-	return c.answers(ctx, lifecycles+"?limit=1")
+	_, err = get(ctx, lifecycles+"?limit=1", config)
+	return err
 }
 
 func (c *Cluster) earlyWrites() string { return filepath.Join(c.Root, "artifacts", "early-writes") }
