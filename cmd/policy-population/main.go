@@ -12,7 +12,6 @@ import (
 	"context"
 	"os"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,60 +44,54 @@ const (
 
 type options struct {
 	*program.Options
-	initializer   string
 	clusterScoped []string
 }
 
 func main() {
-	c := newCommand()
-	c.SetContext(genericapiserver.SetupSignalContext())
-	os.Exit(cli.Run(c))
-}
-
-// newCommand returns the command, which runs until its context ends.
-func newCommand() *cobra.Command {
-	o := options{Options: program.New(name, initializer.DefaultWorkers), initializer: name + ".nsinit.dev"}
+	o := options{Options: program.New(name, initializer.DefaultWorkers)}
 	command := o.Command("Apply NamespacePopulations to new namespaces before they open, and to existing ones with scope All", o.run)
 	flags := command.Flags()
-	flags.StringVar(&o.initializer, "initializer-name", o.initializer, "Name of the initializer in a NamespaceInitializerConfiguration, and field manager of the objects that it applies.")
+	flags.StringVar(&o.Name, "initializer-name", name+".nsinit.dev", "Name of the initializer in a NamespaceInitializerConfiguration, and field manager of the objects that it applies.")
 	flags.StringSliceVar(&o.clusterScoped, "cluster-scoped-resources", o.clusterScoped,
 		"Cluster-scoped resources that NamespacePopulations may have, such as clusterrolebindings.rbac.authorization.k8s.io. Each object belongs to one namespace, and is deleted with it.")
-	return command
+	command.SetContext(genericapiserver.SetupSignalContext())
+	os.Exit(cli.Run(command))
 }
 
 func (o *options) run(ctx context.Context) error {
-	clients, err := o.Clients()
+	config, err := o.Connect()
 	if err != nil {
 		return err
 	}
-	objects, err := dynamic.NewForConfig(clients.Config)
+	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	metadataClient, err := metadata.NewForConfig(clients.Config)
+	metadataClient, err := metadata.NewForConfig(config)
 	if err != nil {
 		return err
 	}
 	applier := &population.Applier{
-		Client: objects, Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(clients.Core.Discovery())),
-		FieldManager: o.initializer, ClusterScoped: map[schema.GroupResource]struct{}{}, Pace: flowcontrol.NewTokenBucketRateLimiter(pace, pace),
-		Reviews: clients.Core.AuthorizationV1().SelfSubjectAccessReviews(), Compiler: &population.Compiler{},
+		Client: objects, Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(o.Core.Discovery())),
+		FieldManager: o.Name, ClusterScoped: map[schema.GroupResource]struct{}{}, Pace: flowcontrol.NewTokenBucketRateLimiter(pace, pace),
+		Reviews: o.Core.AuthorizationV1().SelfSubjectAccessReviews(), Compiler: &population.Compiler{},
 	}
 	for _, resource := range o.clusterScoped {
 		applier.ClusterScoped[schema.ParseGroupResource(resource)] = struct{}{}
 	}
-	populator := population.NewPopulator(applier, clients.Nsinit.NsinitV1alpha1())
-	exempt, events := exemptions.New(clients.Core, installation.Namespace()), record.NewBroadcaster()
+	populator := population.NewPopulator(applier, o.Nsinit.NsinitV1alpha1())
+	exempt, events := exemptions.New(o.Core, installation.Namespace()), record.NewBroadcaster()
 	existing, err := controller.New(controller.Config{
-		Core: clients.Core, Nsinit: clients.Nsinit, Metadata: metadataClient, Mapper: applier.Mapper, Populator: populator, Exemptions: exempt,
+		Core: o.Core, Nsinit: o.Nsinit, Metadata: metadataClient, Mapper: applier.Mapper, Populator: populator, Exemptions: exempt,
 		Events: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}), Clock: timing.SystemClock(),
 	})
 	if err != nil {
 		return err
 	}
-	// run acts on open namespaces while this replica acts.
-	run := func(ctx context.Context, runner *initializer.Runner) error {
-		events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clients.Core.CoreV1().Events("")})
+	o.Initialize, o.GroupOf = populator.Initialize, existing.Creator
+	// It acts on open namespaces.
+	o.Alongside = func(ctx context.Context, runner *initializer.Runner) error {
+		events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: o.Core.CoreV1().Events("")})
 		defer events.Shutdown()
 		existing.Retry = runner.Retry
 		group, ctx := errgroup.WithContext(ctx)
@@ -106,9 +99,5 @@ func (o *options) run(ctx context.Context) error {
 		group.Go(func() error { existing.Run(ctx); return nil })
 		return group.Wait()
 	}
-	runner, err := o.Runner(initializer.Options{Name: o.initializer, Initialize: populator.Initialize, GroupOf: existing.Creator, Alongside: run}, clients)
-	if err != nil {
-		return err
-	}
-	return o.Run(ctx, runner)
+	return o.Run(ctx)
 }

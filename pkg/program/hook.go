@@ -26,11 +26,12 @@ import (
 	"github.com/nsinit/nsinit/sdk/util/leader"
 )
 
-// Options are the flags of every initializer.
+// Options are the options of an initializer, with the flags of every initializer.
 type Options struct {
+	initializer.Options
+
 	name       string
 	kubeconfig string
-	workers    int
 	elect      bool
 	lease      string
 	health     string
@@ -39,7 +40,7 @@ type Options struct {
 
 // New returns the defaults of a program.
 func New(name string, workers int) *Options {
-	return &Options{name: name, workers: workers, lease: installation.Namespace() + "/" + name, logs: logs.NewOptions()}
+	return &Options{Options: initializer.Options{Workers: workers}, name: name, lease: installation.Namespace() + "/" + name, logs: logs.NewOptions()}
 }
 
 // Command returns a command that runs until its context ends.
@@ -61,22 +62,15 @@ func (o *Options) Command(short string, run func(context.Context) error) *cobra.
 	flags := command.Flags()
 	logsapi.AddFlags(o.logs, flags)
 	flags.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig of the cluster. Without it, the service account of the pod is used.")
-	flags.IntVar(&o.workers, "workers", o.workers, "Maximum number of namespaces that are processed at the same time.")
+	flags.IntVar(&o.Workers, "workers", o.Workers, "Maximum number of namespaces that are processed at the same time.")
 	flags.BoolVar(&o.elect, "leader-elect", o.elect, "Elect one of several replicas to act, with a Lease.")
 	flags.StringVar(&o.lease, "leader-elect-lease", o.lease, "NAMESPACE/NAME of the Lease.")
 	flags.StringVar(&o.health, "health-bind-address", o.health, "Address, such as :8081, that serves /livez, /readyz and /metrics over HTTP. Empty: none.")
 	return command
 }
 
-// Clients reach the cluster.
-type Clients struct {
-	Config *rest.Config
-	Core   kubernetes.Interface
-	Nsinit versioned.Interface
-}
-
-// Clients returns clients without a client-side rate limit: the servers apply priority and fairness.
-func (o *Options) Clients() (*Clients, error) {
+// Connect sets the clients, and returns their configuration. It has no client-side rate limit: the servers apply priority and fairness.
+func (o *Options) Connect() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("cannot load the configuration of the cluster: %w", err)
@@ -84,26 +78,25 @@ func (o *Options) Clients() (*Clients, error) {
 	config = rest.AddUserAgent(config, o.name)
 	config.QPS = -1
 	config.DisableCompression = true // of every event of a watch
-	core, coreErr := kubernetes.NewForConfig(config)
-	nsinit, nsinitErr := versioned.NewForConfig(config)
-	return &Clients{Config: config, Core: core, Nsinit: nsinit}, errors.Join(coreErr, nsinitErr)
+	var coreErr, nsinitErr error
+	o.Core, coreErr = kubernetes.NewForConfig(config)
+	o.Nsinit, nsinitErr = versioned.NewForConfig(config)
+	return config, errors.Join(coreErr, nsinitErr)
 }
 
-// Runner returns the runner of an initializer, with the clients and the options from flags.
-func (o *Options) Runner(options initializer.Options, clients *Clients) (*initializer.Runner, error) {
-	options.Core, options.Nsinit, options.Workers = clients.Core, clients.Nsinit, o.workers
+// Run runs the initializer, and serves probes and metrics if --health-bind-address is set.
+func (o *Options) Run(ctx context.Context) error {
 	if o.elect {
 		namespace, name, err := installation.ParseNamespacedName(o.lease)
 		if err != nil {
-			return nil, fmt.Errorf("--leader-elect-lease: %w", err)
+			return fmt.Errorf("--leader-elect-lease: %w", err)
 		}
-		options.Election = new(leader.NewElection(namespace, name))
+		o.Election = new(leader.NewElection(namespace, name))
 	}
-	return initializer.New(options)
-}
-
-// Run runs a runner, and serves probes and metrics if --health-bind-address is set.
-func (o *Options) Run(ctx context.Context, runner *initializer.Runner) error {
+	runner, err := initializer.New(o.Options)
+	if err != nil {
+		return err
+	}
 	if o.health != "" {
 		if err := runner.Serve(ctx, o.health); err != nil {
 			return fmt.Errorf("--health-bind-address: %w", err)

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"os"
 
-	"github.com/spf13/cobra"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register" // for --logging-format=json
@@ -36,17 +35,11 @@ type options struct {
 }
 
 func main() {
-	c := newCommand()
-	c.SetContext(genericapiserver.SetupSignalContext())
-	os.Exit(cli.Run(c))
-}
-
-// newCommand returns the command, which runs until its context ends.
-func newCommand() *cobra.Command {
 	o := options{Options: program.New(name, workers)}
 	command := o.Command("Provision a resource outside of the cluster for every new namespace over HTTP, and deprovision it when the namespace is deleted", o.run)
 	command.Flags().StringVar(&o.config, "config", o.config, "File of kind "+provisioner.Kind+" with the requests to send. Required.")
-	return command
+	command.SetContext(genericapiserver.SetupSignalContext())
+	os.Exit(cli.Run(command))
 }
 
 func (o *options) run(ctx context.Context) error {
@@ -57,21 +50,16 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	clients, err := o.Clients()
-	if err != nil {
+	if _, err := o.Connect(); err != nil {
 		return err
 	}
-	provision := provisioner.New(provisioned, clients.Core, timing.SystemClock())
-	options := initializer.Options{Name: provisioned.Initializer, Initialize: provision.Initialize}
+	provision := provisioner.New(provisioned, o.Core, timing.SystemClock())
+	o.Name, o.Initialize = provisioned.Initializer, provision.Initialize
 	if provisioned.Deprovision != nil {
-		options.Finalize = provision.Finalize
+		o.Finalize = provision.Finalize
 	}
 	if provisioned.Configuration != "" {
-		options.Registration = &initializer.Registration{Configuration: provisioned.Configuration}
+		o.Registration = &initializer.Registration{Configuration: provisioned.Configuration}
 	}
-	runner, err := o.Runner(options, clients)
-	if err != nil {
-		return err
-	}
-	return o.Run(ctx, runner)
+	return o.Run(ctx)
 }
