@@ -65,7 +65,7 @@ func rules() []rule { return append(otherRules(), namespaceController) }
 // otherRules returns the rules but for namespaceController, which depends on their findings.
 func otherRules() []rule {
 	return []rule{
-		initializers, served, missingObjects, degradedPlan, participants, failing, brokenInstallation, missingLifecycle,
+		initializers, missingObjects, degradedPlan, participants, failing, brokenInstallation, missingLifecycle,
 		unavailableAPIs, undiscovered, unlistable, refusedDeletions, refusedUpdates, failedDeletions, lostClaims,
 		finalizedContent, gracePeriods, longGracePeriods, namespaceFinalizers, emptiedFinalizers, orphans, protection, frozen,
 	}

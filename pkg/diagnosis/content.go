@@ -88,11 +88,30 @@ func (o Observation) counts() string {
 	return strings.Join(parts, ", ")
 }
 
-// holder is a finalizer that holds objects.
-type holder struct {
-	objects []string // as resource/name
-	since   *metav1.Time
-	actor   actor
+// hold is a finalizer that holds an object.
+type hold struct {
+	resource schema.GroupVersionResource
+	object   *metav1.PartialObjectMetadata
+	// index is that of the finalizer.
+	index int
+	// actor has to remove it.
+	actor actor
+}
+
+// holds returns what holds objects in the namespace.
+func (o Observation) holds() (all []hold) {
+	for _, listing := range o.Content {
+		of := target{group: listing.Resource.Group, resource: listing.Resource.Resource}
+		for _, object := range listing.Objects {
+			of.namespace = object.Namespace
+			for i, finalizer := range object.Finalizers {
+				if object.DeletionTimestamp != nil && !slices.Contains(object.Finalizers[:i], finalizer) {
+					all = append(all, hold{listing.Resource, object, i, finalizerActor(&object.ObjectMeta, of, finalizer)})
+				}
+			}
+		}
+	}
+	return all
 }
 
 // finalizedContent reports each finalizer that holds objects.
@@ -100,58 +119,42 @@ func finalizedContent(o Observation) []Finding {
 	if !o.ends() {
 		return nil
 	}
+	byFinalizer := map[string][]hold{}
+	for _, h := range o.holds() {
+		byFinalizer[h.actor.finalizer] = append(byFinalizer[h.actor.finalizer], h)
+	}
 	var found []Finding
-	for finalizer, h := range o.holders() {
+	for finalizer, holds := range byFinalizer {
+		var objects []string
+		var since *metav1.Time
+		var a actor
+		for _, h := range holds {
+			if a.manager == "" || h.actor.manager == a.manager && a.written.Before(&h.actor.written) {
+				a = h.actor
+			}
+			objects = append(objects, h.resource.GroupResource().String()+"/"+h.object.Name)
+			since = earlier(since, h.object.DeletionTimestamp)
+		}
 		known := knownFinalizer(finalizer, o.Name)
 		verb := "have"
-		if len(h.objects) == 1 {
+		if len(objects) == 1 {
 			verb = "has"
 		}
-		message := fmt.Sprintf("%s %s the finalizer %q", listed(h.objects), verb, finalizer)
+		message := fmt.Sprintf("%s %s the finalizer %q", listed(objects), verb, finalizer)
 		switch {
-		case h.actor.builtIn:
+		case a.builtIn:
 			message += ", which is removed by " + known.remover
-		case h.actor.manager != "":
-			message += fmt.Sprintf(" (set by %q), which %s", h.actor.manager, o.yet("its controller"))
+		case a.manager != "":
+			message += fmt.Sprintf(" (set by %q), which %s", a.manager, o.yet("its controller"))
 		default:
 			message += ", which " + o.yet("its controller")
 		}
-		f := o.controlled(h.actor, ContentFinalizer, o.overdue(h.since), h.since, message,
-			words{"FINALIZER": {finalizer}, "OBJECT": {example(h.objects)}, "WHERE": {known.where}, "WHAT": {known.what}})
-		f.Fixes = o.fixContent(finalizer)
+		f := o.controlled(a, ContentFinalizer, o.overdue(since), since, message,
+			words{"FINALIZER": {finalizer}, "OBJECT": {example(objects)}, "WHERE": {known.where}, "WHAT": {known.what}})
+		f.Fixes = o.fixContent(holds)
 		found = append(found, f)
 	}
 	return found
-}
-
-// holders returns the finalizers that hold objects, with the controllers that have to remove them.
-func (o Observation) holders() map[string]*holder {
-	holders := map[string]*holder{}
-	for _, listing := range o.Content {
-		for _, object := range listing.Objects {
-			if object.DeletionTimestamp == nil {
-				continue
-			}
-			for _, finalizer := range object.Finalizers {
-				h := holders[finalizer]
-				if h == nil {
-					h = &holder{}
-					holders[finalizer] = h
-				}
-				if a := contentActor(listing, object, finalizer); h.actor.manager == "" || a.manager == h.actor.manager && h.actor.written.Before(&a.written) {
-					h.actor = a
-				}
-				h.objects = append(h.objects, listing.name()+"/"+object.Name)
-				h.since = earlier(h.since, object.DeletionTimestamp)
-			}
-		}
-	}
-	return holders
-}
-
-// contentActor identifies the program that removes a finalizer from an object in the namespace.
-func contentActor(listing Listing, object *metav1.PartialObjectMetadata, finalizer string) actor {
-	return finalizerActor(&object.ObjectMeta, target{group: listing.Resource.Group, resource: listing.Resource.Resource, namespace: object.Namespace}, finalizer)
 }
 
 // known is a finalizer of Kubernetes. No remedy removes it: most protect what is in use.
@@ -264,8 +267,9 @@ func gracePeriods(o Observation) []Finding {
 		found = append(found, o.finding(GracePeriod, o.overdue(since[node]), since[node], message,
 			words{"OBJECT": {example(objects)}, "NODE": {node}, "PODS": pods}))
 	}
-	if len(found) > 0 {
-		found[0].Fixes = o.fixPods()
+	if requests := o.removePods(); len(found) > 0 && len(requests) > 0 {
+		found[0].fix("remove pods whose grace period is over, and whose nodes do not exist",
+			"if a machine is on, its containers continue, with their volumes and their names", requests...)
 	}
 	return found
 }

@@ -89,7 +89,7 @@ func (r *round) diagnose(ctx context.Context, name string) (*Diagnosis, []error,
 	}
 	diagnosis := o.report()
 	_, unread := o.unexamined()
-	if o.phase() == Gone && (diagnosis.State == Healthy || len(o.remaining()) == 0 && o.Lifecycle.Object == nil) {
+	if o.phase() == Gone && (r.ifDeleted || diagnosis.State == Healthy || len(o.remaining()) == 0 && o.Lifecycle.Object == nil) {
 		return nil, unread, o.Namespace.Err
 	}
 	return diagnosis, unread, nil
@@ -104,19 +104,7 @@ func (r *round) diagnose(ctx context.Context, name string) (*Diagnosis, []error,
 // namespace controller deletes pods.
 func (d Diagnoser) DiagnoseDeletion(ctx context.Context, name string) (*Diagnosis, error) {
 	d.ifDeleted = true
-	o, err := d.observe(ctx, name)
-	switch {
-	case err != nil:
-		return nil, err
-	case o.phase() == Gone:
-		return nil, o.Namespace.Err
-	case !o.hypothetical:
-		return o.report(), ctx.Err()
-	}
-	diagnosis := o.report()
-	diagnosis.IfDeleted, diagnosis.Phase, diagnosis.Since = true, o.actual, &o.Namespace.Object.CreationTimestamp
-	diagnosis.Remaining, diagnosis.Conditions = nil, nil
-	return diagnosis, ctx.Err()
+	return d.Diagnose(ctx, name)
 }
 
 // deleted returns the observation as it would be directly after a deletion of the namespace. Objects without finalizers
@@ -175,13 +163,20 @@ func (o Observation) report() *Diagnosis {
 	notExamined, _ := o.unexamined()
 	diagnosis := &Diagnosis{
 		TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Namespace: o.Name, Phase: o.phase(), Since: o.since(),
-		State: worst(findings), Findings: findings, Remaining: o.remaining(), Conditions: o.conditions(), NotExamined: notExamined,
+		IfDeleted: o.hypothetical, State: worst(findings), Findings: findings, NotExamined: notExamined,
 	}
 	if o.Namespace.Object != nil {
 		diagnosis.UID = o.Namespace.Object.UID
 	}
-	if !o.hypothetical {
-		diagnosis.Fixable = fixable(findings)
+	if o.hypothetical {
+		diagnosis.Phase, diagnosis.Since = o.actual, &o.Namespace.Object.CreationTimestamp
+		return diagnosis
+	}
+	diagnosis.Remaining, diagnosis.Conditions = o.remaining(), o.conditions()
+	for _, fix := range fixesOf(findings) {
+		if !slices.Contains(diagnosis.Fixable, fix.Cause) {
+			diagnosis.Fixable = append(diagnosis.Fixable, fix.Cause)
+		}
 	}
 	return diagnosis
 }

@@ -17,6 +17,8 @@ import (
 	"path"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -71,38 +73,27 @@ type Request struct {
 //
 // Finalizers are removed, and initializers and participants are skipped, only if the program that has to act is Dead.
 func (d Diagnoser) Fixes(ctx context.Context, name string) (*FixList, error) {
-	o, err := d.observe(ctx, name)
+	diagnosis, err := d.Diagnose(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	list := &FixList{TypeMeta: metav1.TypeMeta{Kind: FixListKind, APIVersion: APIVersion}, Namespace: name, Items: []Fix{}}
-	if o.Namespace.Object != nil {
-		list.UID = o.Namespace.Object.UID
+	list := &FixList{TypeMeta: metav1.TypeMeta{Kind: FixListKind, APIVersion: APIVersion}, Namespace: name, UID: diagnosis.UID, Items: fixesOf(diagnosis.Findings)}
+	for i, fix := range list.Items {
+		list.Items[i].Digest = fix.digest(list)
 	}
-	for _, finding := range judge(o, rules()...) {
-		for _, fix := range finding.Fixes {
-			fix.Digest = fix.digest(list)
-			list.Items = append(list.Items, fix)
-		}
+	if diagnosis.Phase == Gone && len(list.Items) == 0 {
+		return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
 	}
-	table := causes()
-	slices.SortStableFunc(list.Items, func(a, b Fix) int { return cmp.Compare(indexOf(table, a.Cause), indexOf(table, b.Cause)) })
-	if o.phase() == Gone && len(list.Items) == 0 {
-		return nil, o.Namespace.Err
-	}
-	return list, ctx.Err()
+	return list, nil
 }
 
-// fixable returns the causes that a fix is for.
-func fixable(findings []Finding) []Cause {
-	var all []Cause
+// fixesOf returns the fixes of findings, in the order of their causes.
+func fixesOf(findings []Finding) []Fix {
+	all, table := []Fix{}, causes()
 	for _, finding := range findings {
-		if len(finding.Fixes) > 0 && !slices.Contains(all, finding.Cause) {
-			all = append(all, finding.Cause)
-		}
+		all = append(all, finding.Fixes...)
 	}
-	table := causes()
-	slices.SortFunc(all, func(a, b Cause) int { return cmp.Compare(indexOf(table, a), indexOf(table, b)) })
+	slices.SortStableFunc(all, func(a, b Fix) int { return cmp.Compare(indexOf(table, a.Cause), indexOf(table, b.Cause)) })
 	return all
 }
 

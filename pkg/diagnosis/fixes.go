@@ -61,22 +61,14 @@ func (o Observation) lacksService(service *apiregistrationv1.APIService) bool {
 
 // fixContent removes a finalizer of dead controllers from objects that are deleted. Programs that set the same finalizer have
 // a fix each. Servers of aggregated APIs may ignore preconditions.
-func (o Observation) fixContent(finalizer string) []Fix {
+func (o Observation) fixContent(holds []hold) []Fix {
 	requests, of := map[string][]Request{}, map[string]*Controller{}
-	for _, listing := range o.Content {
-		if o.isAggregated(listing.Resource.GroupVersion()) {
-			continue
-		}
-		for _, object := range listing.Objects {
-			i := slices.Index(object.Finalizers, finalizer)
-			if object.DeletionTimestamp == nil || i < 0 {
-				continue
-			}
-			if c, _ := o.controller(contentActor(listing, object, finalizer)); c.State == Dead {
-				what := fmt.Sprintf("remove the finalizer %q, whose controller %q is dead, from objects", finalizer, c.Name)
-				requests[what] = append(requests[what], patch(o.pathOf(listing.Resource, object.Name), object, removeEntry("/metadata/finalizers", i, "", finalizer)...))
-				of[what] = c
-			}
+	for _, h := range holds {
+		finalizer := h.actor.finalizer
+		if c, _ := o.controller(h.actor); c.State == Dead && !o.isAggregated(h.resource.GroupVersion()) {
+			what := fmt.Sprintf("remove the finalizer %q, whose controller %q is dead, from objects", finalizer, c.Name)
+			requests[what] = append(requests[what], patch(o.pathOf(h.resource, h.object.Name), h.object, removeEntry("/metadata/finalizers", h.index, "", finalizer)...))
+			of[what] = c
 		}
 	}
 	var fixes []Fix
@@ -86,20 +78,16 @@ func (o Observation) fixContent(finalizer string) []Fix {
 	return fixes
 }
 
-// fixPods removes pods whose grace period is over from nodes that do not exist.
-func (o Observation) fixPods() []Fix {
+// removePods returns requests that remove pods whose grace period is over from nodes that do not exist.
+func (o Observation) removePods() (requests []Request) {
 	now := int64(0)
-	var requests []Request
 	for i := range o.Pods.Object {
 		pod := &o.Pods.Object[i]
 		if node := o.Nodes[pod.Spec.NodeName]; o.isOver(pod) && apierrors.IsNotFound(node.Err) {
 			requests = append(requests, remove(o.pathOf(corev1.SchemeGroupVersion.WithResource("pods"), pod.Name), pod, &now))
 		}
 	}
-	if len(requests) == 0 {
-		return nil
-	}
-	return []Fix{newFix(GracePeriod, nil, "remove pods whose grace period is over, and whose nodes do not exist", "if a machine is on, its containers continue, with their volumes and their names", requests...)}
+	return requests
 }
 
 // finalize returns a request that sets spec.finalizers. The subresource has no patch, so it is an update of this version.

@@ -37,13 +37,6 @@ const (
 	triesEach = 50
 )
 
-// observe reads what rules need of the only namespace of a round. The error is that of round.observe.
-func (d Diagnoser) observe(ctx context.Context, name string) (Observation, error) {
-	ctx, cancel := context.WithTimeout(ctx, observationTimeout)
-	defer cancel()
-	return d.newRound(ctx, name, everything).observe(ctx, name)
-}
-
 // observe reads everything that rules need. The only error is that the namespace cannot be read; other failures are
 // a part of the observation.
 func (r *round) observe(ctx context.Context, name string) (Observation, error) {

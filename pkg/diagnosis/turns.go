@@ -50,7 +50,7 @@ func (o Observation) turns(lifecycle *v1alpha1.NamespaceLifecycle) []Finding {
 		if f.isDead() {
 			f.fix(fmt.Sprintf("skip initializer %q, whose program %q is dead", name, f.Controller.Name), opensWithout, o.skip(name))
 		}
-		found = append(found, f)
+		found = append(append(found, f), o.served(name)...)
 	}
 	return found
 }
@@ -94,41 +94,33 @@ func successors(lifecycle *v1alpha1.NamespaceLifecycle, name string) []string {
 	return described
 }
 
-// served reports of each initializer that has its turn whether a program serves it. An initializer that never
-// reported may be a person, and one that reports is slow only while its turn is stalled.
-func served(o Observation) []Finding {
-	if o.phase() != Initializing || o.lifecycle() != lifecycleCurrent || o.failed() {
+// served reports whether a program serves an initializer that has its turn. An initializer that never reported may be a
+// person, and one that reports is slow only while its turn is stalled.
+func (o Observation) served(name string) []Finding {
+	configuration, registration := helper.Registration(o.Configurations, name)
+	if registration == nil {
 		return nil
 	}
-	var found []Finding
-	lifecycle := o.Lifecycle.Object
-	for _, name := range helper.CurrentInitializers(lifecycle) {
-		configuration, registration := helper.Registration(o.Configurations, name)
-		if registration == nil {
-			continue
-		}
-		w := words{"INITIALIZER": {name}, "CONFIGURATION": {configuration}}
-		if registration.ReportTime == nil {
-			w["NEVER"] = []string{"true"}
-			found = append(found, o.finding(InitializerNotServed, Waiting, nil, fmt.Sprintf("no program has ever reported that it serves initializer %q", name), w))
-			continue
-		}
-		reported := &metav1.Time{Time: registration.ReportTime.Time}
-		age := duration.HumanDuration(max(0, o.age(reported)))
-		w["PODS"], w["REPORTED"] = []string{namespaceOf(registration.Reporter)}, []string{"true"}
-		switch {
-		case isOverdue(registration):
-			found = append(found, o.controlled(o.initializerActor(name), InitializerNotServed, Stuck, reported,
-				fmt.Sprintf("no program serves initializer %q: user %q last reported %s ago", name, registration.Reporter, age), w))
-		case helper.IsStalled(lifecycle, name):
-			message := fmt.Sprintf("the program of initializer %q runs: user %q reported %s ago", name, registration.Reporter, age)
-			if progress := helper.Entry(lifecycle, name); progress != nil && progress.Message != "" {
-				message += "; its last message: " + progress.Message
-			}
-			found = append(found, o.controlled(o.initializerActor(name), InitializerSlow, Stuck, nil, message, w))
-		}
+	w := words{"INITIALIZER": {name}, "CONFIGURATION": {configuration}}
+	if registration.ReportTime == nil {
+		w["NEVER"] = []string{"true"}
+		return []Finding{o.finding(InitializerNotServed, Waiting, nil, fmt.Sprintf("no program has ever reported that it serves initializer %q", name), w)}
 	}
-	return found
+	reported := &metav1.Time{Time: registration.ReportTime.Time}
+	age := duration.HumanDuration(max(0, o.age(reported)))
+	w["PODS"], w["REPORTED"] = []string{namespaceOf(registration.Reporter)}, []string{"true"}
+	switch {
+	case isOverdue(registration):
+		return []Finding{o.controlled(o.initializerActor(name), InitializerNotServed, Stuck, reported,
+			fmt.Sprintf("no program serves initializer %q: user %q last reported %s ago", name, registration.Reporter, age), w)}
+	case helper.IsStalled(o.Lifecycle.Object, name):
+		message := fmt.Sprintf("the program of initializer %q runs: user %q reported %s ago", name, registration.Reporter, age)
+		if progress := helper.Entry(o.Lifecycle.Object, name); progress != nil && progress.Message != "" {
+			message += "; its last message: " + progress.Message
+		}
+		return []Finding{o.controlled(o.initializerActor(name), InitializerSlow, Stuck, nil, message, w)}
+	}
+	return nil
 }
 
 // isOverdue reports whether no program reports any more that it serves an initializer.

@@ -116,14 +116,8 @@ func (o Observation) actors() (all []actor) {
 			all = append(all, o.namespaceActor(finalizer))
 		}
 	}
-	for _, listing := range o.Content {
-		for _, object := range listing.Objects {
-			for _, finalizer := range object.Finalizers {
-				if object.DeletionTimestamp != nil {
-					all = append(all, contentActor(listing, object, finalizer))
-				}
-			}
-		}
+	for _, h := range o.holds() {
+		all = append(all, h.actor)
 	}
 	return all
 }
