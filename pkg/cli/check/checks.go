@@ -220,8 +220,8 @@ func (i *inspection) stamp(ctx context.Context) {
 	case !i.accepted(check, err, "fix the cause in the message", "namespace"):
 	case !helper.IsClosed(namespace):
 		// The server has generated the name.
-		if exempt := exemptSelf(ctx, i.Clients, namespace.Name, namespace.GenerateName); exempt != "" {
-			i.add(check, OK, "", "a namespace that you create is not closed, because %s", exempt)
+		if own, err := creation(ctx, i.Clients, installation.Creation{Name: namespace.Name, GenerateName: namespace.GenerateName}); err == nil && !own.Closed {
+			i.add(check, OK, "", "a namespace that you create is not closed, because user %q is exempt by %s: %s", own.Creator, own.Source, own.ExemptBy)
 			return
 		}
 		i.add(check, Problem, installAgain, "a new namespace is not closed")

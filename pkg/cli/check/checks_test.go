@@ -115,7 +115,7 @@ func TestInstallation(t *testing.T) {
 // where Kubernetes can have it.
 func TestDelivered(t *testing.T) {
 	for _, stamp := range []bool{true, false} {
-		objects, err := delivery{manifests: artifacts.Policies(stamp)}.objects(installation.DefaultNamespace)
+		objects, err := cmdutil.ReadManifests(installation.DefaultNamespace, artifacts.Policies(stamp)...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
+	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/sdk/util/printable"
 )
 
@@ -100,7 +101,7 @@ func (o *Options) Run(ctx context.Context) error {
 		return fmt.Errorf("the cluster cannot be reached: %w", err)
 	}
 	if len(o.Args) > 0 {
-		result, err := creation(ctx, o.Clients, o.Args[0], o.Creator, o.Groups)
+		result, err := creation(ctx, o.Clients, installation.Creation{Name: o.Args[0], Creator: o.Creator, Groups: o.Groups})
 		if err != nil {
 			return err
 		}

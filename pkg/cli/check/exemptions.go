@@ -32,20 +32,6 @@ func (i *inspection) malformed(check string, configMap *corev1.ConfigMap) {
 	}
 }
 
-// exemptSelf returns why the user who runs the command is exempt, or "".
-func exemptSelf(ctx context.Context, clients *cmdutil.Clients, name, generateName string) string {
-	list, listErr := clients.Exemptions(ctx)
-	user, err := cmdutil.Self(ctx, clients.Core)
-	if listErr != nil || err != nil {
-		return ""
-	}
-	exemption := list.Exempt(installation.Creation{Name: name, GenerateName: generateName, Creator: user.Username, Groups: user.Groups})
-	if exemption == nil {
-		return ""
-	}
-	return fmt.Sprintf("user %q is exempt by %s: %s", user.Username, list.Source, exemption)
-}
-
 // Creation is the report on a namespace that would be created.
 type Creation struct {
 	metav1.TypeMeta `json:",inline"`
@@ -59,18 +45,20 @@ type Creation struct {
 	Message  string                  `json:"message"`
 	// Malformed are the lines of the list that have no effect.
 	Malformed []string `json:"malformed,omitempty"`
+	// Source names the list.
+	Source string `json:"-"`
 }
 
-// creation reports whether a namespace of a name would be closed. Without a creator, it is the user who runs the command.
-func creation(ctx context.Context, clients *cmdutil.Clients, name, creator string, groups []string) (*Creation, error) {
-	if creator == "" {
+// creation reports whether a namespace would be closed. Without a creator, it is the user who runs the command.
+func creation(ctx context.Context, clients *cmdutil.Clients, of installation.Creation) (*Creation, error) {
+	if of.Creator == "" {
 		user, err := cmdutil.Self(ctx, clients.Core)
 		if err != nil {
 			return nil, fmt.Errorf("%w; name the creator with --creator", err)
 		}
-		creator = user.Username
-		if len(groups) == 0 {
-			groups = user.Groups
+		of.Creator = user.Username
+		if len(of.Groups) == 0 {
+			of.Groups = user.Groups
 		}
 	}
 	list, err := clients.Exemptions(ctx)
@@ -78,12 +66,11 @@ func creation(ctx context.Context, clients *cmdutil.Clients, name, creator strin
 		return nil, err
 	}
 	result := &Creation{TypeMeta: metav1.TypeMeta{Kind: "CreationCheck", APIVersion: cmdutil.APIVersion},
-		Name: name, Creator: creator, Groups: append([]string{}, groups...), Malformed: list.Malformed,
-		ExemptBy: list.Exempt(installation.Creation{Name: name, Creator: creator, Groups: groups})}
+		Name: of.Name, Creator: of.Creator, Groups: append([]string{}, of.Groups...), Malformed: list.Malformed, ExemptBy: list.Exempt(of), Source: list.Source}
 	result.Closed = result.ExemptBy == nil
-	result.Message = fmt.Sprintf("namespace %q, created by user %q", name, creator)
-	if len(groups) > 0 {
-		result.Message += " of groups " + quoted(groups)
+	result.Message = fmt.Sprintf("namespace %q, created by user %q", of.Name, of.Creator)
+	if len(of.Groups) > 0 {
+		result.Message += " of groups " + quoted(of.Groups)
 	}
 	if result.Closed {
 		result.Message += ", is closed until it is initialized: no line of " + list.Source + " exempts it"

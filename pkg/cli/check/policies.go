@@ -32,8 +32,6 @@ type delivery struct {
 	bad       State
 	remedy    string
 	manifests []string
-	// field holds what is compared.
-	field string
 }
 
 // delivered checks whether the objects that nsinit delivers exist, and were not changed. Another version of nsinit can deliver
@@ -43,11 +41,11 @@ func (i *inspection) delivered(ctx context.Context) {
 	if server, err := i.ServerVersion(ctx); err == nil && server != version.Get().GitVersion {
 		bad, remedy = Warning, fmt.Sprintf("install the plugin of version %s, which is that of nsinit-apiserver: this one is %s", server, version.Get().GitVersion)
 	}
-	i.compareAll(ctx, delivery{check: "Policies", bad: bad, remedy: remedy, field: "spec", manifests: artifacts.Policies(!i.webhookStamps)})
+	i.compareAll(ctx, delivery{check: "Policies", bad: bad, remedy: remedy, manifests: artifacts.Policies(!i.webhookStamps)})
 	if i.webhookStamps {
-		i.compareAll(ctx, delivery{check: "StampWebhook", bad: bad, remedy: remedy + ", with stamp-webhook", field: "webhooks", manifests: []string{artifacts.OpenedBy()}})
+		i.compareAll(ctx, delivery{check: "StampWebhook", bad: bad, remedy: remedy + ", with stamp-webhook", manifests: []string{artifacts.OpenedBy()}})
 	}
-	i.compareAll(ctx, delivery{check: "EarlyWrites", bad: Warning, remedy: remedy, field: "webhooks", manifests: []string{artifacts.EarlyWrites()}})
+	i.compareAll(ctx, delivery{check: "EarlyWrites", bad: Warning, remedy: remedy, manifests: []string{artifacts.EarlyWrites()}})
 }
 
 // inForce checks whether nsinit-controller-manager has brought the stamp and the guard of creation into force.
@@ -63,65 +61,51 @@ func (i *inspection) inForce(ctx context.Context) {
 		i.unknown(check, err)
 		return
 	}
-	wanted := delivery{check: check, bad: Problem, field: "spec",
-		remedy: "nsinit-controller-manager creates it once nsinit works: fix the other problems, and read its log about the controller gate"}
-	guard, stamp := wanted, wanted
-	guard.manifests, stamp.manifests = []string{artifacts.GuardCreate()}, []string{artifacts.Stamp()}
+	stamp := artifacts.Stamp()
 	if i.webhookStamps {
-		stamp.field, stamp.manifests = "webhooks", []string{artifacts.StampWebhook()}
+		stamp = artifacts.StampWebhook()
 	}
-	i.compareAll(ctx, stamp, guard)
+	i.compareAll(ctx, delivery{check: check, bad: Problem, manifests: []string{stamp, artifacts.GuardCreate()},
+		remedy: "nsinit-controller-manager creates it once nsinit works: fix the other problems, and read its log about the controller gate"})
 }
 
-// objects returns the delivered objects, for an installation in a namespace.
-func (d delivery) objects(namespace string) ([]*unstructured.Unstructured, error) {
-	return cmdutil.ReadManifests(namespace, d.manifests...)
-}
-
-// compareAll compares what is delivered for one check. It adds a result for each difference, or one for all.
-func (i *inspection) compareAll(ctx context.Context, all ...delivery) {
-	good, problems := 0, len(i.results)
-	for _, d := range all {
-		good += i.compareDelivery(ctx, d)
-	}
-	if len(i.results) == problems {
-		i.add(all[0].check, OK, "", "%d objects match this version of the plugin", good)
-	}
-}
-
-// compareDelivery adds a result for each difference, and returns how many objects have none.
-func (i *inspection) compareDelivery(ctx context.Context, d delivery) (good int) {
-	wanted, err := d.objects(i.namespace)
+// compareAll compares what is delivered. It adds a result for each difference, or one for all.
+func (i *inspection) compareAll(ctx context.Context, d delivery) {
+	wanted, err := cmdutil.ReadManifests(i.namespace, d.manifests...)
 	if err != nil {
 		i.add(d.check, Problem, "install the plugin again", "the plugin is damaged: %v", err)
-		return 0
+		return
 	}
+	problems := len(i.results)
 	for _, want := range wanted {
 		what := fmt.Sprintf("%s %s", want.GetKind(), want.GetName())
-		live, difference, err := i.compare(ctx, want, d.field)
+		live, difference, err := i.compare(ctx, want)
 		switch {
 		case apierrors.IsNotFound(err):
 			i.add(d.check, d.bad, d.remedy, "%s is missing", what)
 		case apierrors.IsForbidden(err):
 			i.unknown(d.check, err)
-			return good
+			return
 		case err != nil:
 			i.add(d.check, d.bad, d.remedy, "%s: %v", what, err)
 		case difference != "":
 			i.add(d.check, d.bad, d.remedy, "%s differs from that of the plugin: %s", what, difference)
 		case warnings(live) != "":
 			i.add(d.check, d.bad, d.remedy, "%s: %s", what, warnings(live))
-		default:
-			good++
 		}
 	}
-	return good
+	if len(i.results) == problems {
+		i.add(d.check, OK, "", "%d objects match this version of the plugin", len(wanted))
+	}
 }
 
-// compare returns the live object, and where a field of it differs from the result of applying the
+// compare returns the live object, and where its spec or its webhooks differ from the result of applying the
 // delivered object in a dry run. The server fills in the same defaults.
-func (i *inspection) compare(ctx context.Context, want *unstructured.Unstructured, field string) (*unstructured.Unstructured, string, error) {
-	kind := want.GroupVersionKind()
+func (i *inspection) compare(ctx context.Context, want *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
+	kind, field := want.GroupVersionKind(), "spec"
+	if _, is := want.Object["webhooks"]; is {
+		field = "webhooks"
+	}
 	mapping, err := i.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return nil, "", err
@@ -185,7 +169,7 @@ func (i *inspection) nameReuse(ctx context.Context) {
 		i.unknown(check, err)
 		return
 	}
-	i.compareAll(ctx, delivery{check: check, bad: Problem, remedy: remedy, field: "spec", manifests: []string{artifacts.StrictNameReuse()}})
+	i.compareAll(ctx, delivery{check: check, bad: Problem, remedy: remedy, manifests: []string{artifacts.StrictNameReuse()}})
 	for name, value := range list.Data {
 		until, err := time.Parse(time.RFC3339, value)
 		if err != nil || i.now.Sub(until) < timing.MaxClockSkew {
