@@ -54,6 +54,7 @@ type serverVersion struct {
 // newVersionCommand returns the command kubectl nsinit version.
 func newVersionCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &versionOptions{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
+	o.Offline = func() bool { return o.client }
 	command := cmdutil.NewCommand(f, o, &cobra.Command{
 		Use:     "version",
 		Short:   "Print the versions of the plugin and of nsinit-apiserver",
@@ -62,14 +63,6 @@ func newVersionCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *c
 	})
 	command.Flags().BoolVar(&o.client, "client", false, "Print the version of the plugin only. This needs no cluster.")
 	return command
-}
-
-// Complete implements cmdutil.Options.
-func (o *versionOptions) Complete(f cmdutil.Factory, args []string) error {
-	if o.client {
-		return nil
-	}
-	return o.Base.Complete(f, args)
 }
 
 // Run implements cmdutil.Options.

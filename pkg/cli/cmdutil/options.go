@@ -14,21 +14,20 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 )
 
-// Options are the options of a command, in kubectl's shape. They embed Base.
+// Options are the options of a command, in kubectl's shape. They embed Base, which NewCommand completes.
 type Options interface {
-	// Complete takes the arguments, and the clients if the command needs a cluster.
-	Complete(f Factory, args []string) error
 	// Validate checks flags and arguments. It sends no request.
 	Validate() error
 	// Run runs the command.
 	Run(ctx context.Context) error
-	// AddFlags adds the flags for the output.
-	AddFlags(command *cobra.Command)
+
+	base() *Base
 }
 
-// Base is what the options of most commands have.
+// Base is what the options of every command have.
 type Base struct {
 	genericiooptions.IOStreams
 	PrintFlags *PrintFlags
@@ -36,18 +35,22 @@ type Base struct {
 	Args       []string
 	// DryRun is the flag of commands that write.
 	DryRun DryRun
+	// Config changes the configuration of the clients. Offline, if it is not nil, says that the command needs none.
+	Config  []func(*rest.Config)
+	Offline func() bool
 }
 
-// AddFlags implements Options.
-func (b *Base) AddFlags(command *cobra.Command) { b.PrintFlags.AddFlags(command) }
+func (b *Base) base() *Base { return b }
 
-// Complete implements Options.
-func (b *Base) Complete(f Factory, args []string) (err error) {
+// complete takes the arguments, and the clients if the command needs a cluster.
+func (b *Base) complete(f Factory, args []string) (err error) {
 	b.Args = args
 	if names := b.PrintFlags.NamePrintFlags; names != nil {
 		names.Operation += b.DryRun.Suffix()
 	}
-	b.Clients, err = f()
+	if b.Offline == nil || !b.Offline() {
+		b.Clients, err = f(b.Config...)
+	}
 	return err
 }
 
@@ -64,7 +67,7 @@ func NewCommand(f Factory, o Options, command *cobra.Command) *cobra.Command {
 		command.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	command.RunE = func(command *cobra.Command, args []string) error {
-		if err := o.Complete(f, args); err != nil {
+		if err := o.base().complete(f, args); err != nil {
 			return err
 		}
 		if err := o.Validate(); err != nil {
@@ -72,7 +75,7 @@ func NewCommand(f Factory, o Options, command *cobra.Command) *cobra.Command {
 		}
 		return o.Run(command.Context())
 	}
-	o.AddFlags(command)
+	o.base().PrintFlags.AddFlags(command)
 	return command
 }
 
@@ -89,14 +92,14 @@ func Args(command *cobra.Command, args []string) error {
 	return nil
 }
 
-// ArgsOrAll returns a function that checks arguments as Args does or, with the flag --all, accepts none.
-func ArgsOrAll(all *bool) cobra.PositionalArgs {
+// ArgsUnless returns a function that checks arguments as Args does or, if a flag is set, accepts none for a reason.
+func ArgsUnless(flag *bool, reason string) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
-		if !*all {
+		if !*flag {
 			return Args(command, args)
 		}
 		if len(args) > 0 {
-			return fmt.Errorf("unexpected argument %q: --all is for every namespace", args[0])
+			return fmt.Errorf("unexpected argument %q: %s", args[0], reason)
 		}
 		return nil
 	}

@@ -73,7 +73,7 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 		Long:              long,
 		Example:           example,
 		ValidArgsFunction: cmdutil.CompleteNamespace(f),
-		Args:              cmdutil.ArgsOrAll(&o.All),
+		Args:              cmdutil.ArgsUnless(&o.All, "--all is for every namespace"),
 	})
 	flags := command.Flags()
 	flags.BoolVarP(&o.All, "all", "A", o.All, "Show what the populations with scope All do in the namespaces that exist.")

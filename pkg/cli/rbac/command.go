@@ -65,20 +65,13 @@ type Options struct {
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme)}}
 	o.PrintFlags.WithDefaultOutput("yaml")
+	o.Offline = func() bool { return true }
 	command := cmdutil.NewCommand(f, o, &cobra.Command{
 		Use:     "rbac INITIALIZER",
 		Short:   "Print the roles that an initializer needs",
 		Long:    long,
 		Example: example,
-		Args: func(command *cobra.Command, args []string) error {
-			if !o.View {
-				return cmdutil.Args(command, args)
-			}
-			if len(args) > 0 {
-				return fmt.Errorf("unexpected argument %q: --view is for no initializer", args[0])
-			}
-			return nil
-		},
+		Args:    cmdutil.ArgsUnless(&o.View, "--view is for no initializer"),
 	})
 	command.Flags().StringVar(&o.ServiceAccount, "service-account", o.ServiceAccount, "NAMESPACE:NAME of the service account that the initializer runs as.")
 	command.Flags().StringVar(&o.User, "user", o.User, "User that acts as the initializer: a person, or a program outside the cluster.")
@@ -92,21 +85,16 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	return command
 }
 
-// Complete implements cmdutil.Options.
-func (o *Options) Complete(_ cmdutil.Factory, args []string) (err error) {
-	if !o.View {
-		o.initializer = args[0]
-	}
+// Validate implements cmdutil.Options.
+func (o *Options) Validate() (err error) {
 	if o.subject, err = o.parseSubject(); err != nil {
 		return err
 	}
-	o.resources, err = parseResources(o.ConfineTo)
-	return err
-}
-
-// Validate implements cmdutil.Options.
-func (o *Options) Validate() error {
+	if o.resources, err = parseResources(o.ConfineTo); err != nil {
+		return err
+	}
 	if !o.View {
+		o.initializer = o.Args[0]
 		if problems := helper.ValidateInitializerName(o.initializer); len(problems) > 0 {
 			return fmt.Errorf("initializer %q: %s", o.initializer, strings.Join(problems, "; "))
 		}

@@ -61,12 +61,6 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	return command
 }
 
-// Complete implements cmdutil.Options.
-func (o *Options) Complete(f cmdutil.Factory, args []string) error {
-	o.PrintFlags.NamePrintFlags.Operation += o.For
-	return o.Base.Complete(f, args)
-}
-
 // Validate implements cmdutil.Options.
 func (o *Options) Validate() error {
 	if o.For != "open" && o.For != "gone" {
@@ -77,6 +71,7 @@ func (o *Options) Validate() error {
 
 // Run implements cmdutil.Options.
 func (o *Options) Run(ctx context.Context) error {
+	o.PrintFlags.NamePrintFlags.Operation += o.For
 	printer, err := o.PrintFlags.ToPrinter()
 	if err != nil {
 		return err

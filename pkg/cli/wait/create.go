@@ -63,14 +63,9 @@ func NewCreateCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *co
 	return command
 }
 
-// Complete implements cmdutil.Options.
-func (o *createOptions) Complete(f cmdutil.Factory, args []string) error {
-	o.Wait = o.Wait && !bool(o.DryRun)
-	return o.Base.Complete(f, args)
-}
-
 // Run implements cmdutil.Options.
 func (o *createOptions) Run(ctx context.Context) error {
+	o.Wait = o.Wait && !bool(o.DryRun)
 	name := o.Args[0]
 	namespace, err := o.create(ctx, name)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
@@ -87,6 +88,8 @@ type Options struct {
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
+	// Every resource is listed, also in versions that are deprecated.
+	o.Config = []func(*rest.Config){cmdutil.WithoutWarnings}
 	command := cmdutil.NewCommand(f, o, &cobra.Command{
 		Use:               "why NAMESPACE",
 		Short:             "Show why a namespace does not open, or is not deleted",
@@ -97,7 +100,7 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 			if o.All && (o.IfDeleted || o.Fix) {
 				return errors.New("--if-deleted and --fix are for one namespace: give its name instead of --all")
 			}
-			return cmdutil.ArgsOrAll(&o.All)(command, args)
+			return cmdutil.ArgsUnless(&o.All, "--all is for every namespace")(command, args)
 		},
 	})
 	command.Flags().BoolVarP(&o.All, "all", "A", o.All, "Show every namespace that waits for something.")
@@ -108,14 +111,6 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	o.DryRun.AddFlag(command)
 	cmdutil.DurationVar(command.Flags(), &o.Patience, "patience", diagnosis.DefaultPatience, "How long something may take before it counts as stuck.")
 	return command
-}
-
-// Complete implements cmdutil.Options.
-func (o *Options) Complete(f cmdutil.Factory, args []string) (err error) {
-	o.Args = args
-	// Every resource is listed, also in versions that are deprecated.
-	o.Clients, err = f(cmdutil.WithoutWarnings)
-	return err
 }
 
 // Validate implements cmdutil.Options.
