@@ -61,14 +61,14 @@ func (r *registry) Register(m metrics.Registerable) error {
 	return errors.Join(r.KubeRegistry.Register(m), r.describe(m, kindOf(m)))
 }
 
-// sdkRegistry collects the metrics of the SDK.
-type sdkRegistry struct {
+// collectors collects the metrics of collectors of Prometheus.
+type collectors struct {
 	prometheus.Registerer
 	*registry
 }
 
 // Register implements prometheus.Registerer.
-func (r sdkRegistry) Register(m prometheus.Collector) error { return r.describe(m, kindOf(m)) }
+func (c collectors) Register(m prometheus.Collector) error { return c.describe(m, kindOf(m)) }
 
 // CustomRegister registers the metrics of a collector, which are gauges.
 func (r *registry) CustomRegister(collector metrics.StableCollector) error {
@@ -117,13 +117,13 @@ func run() error {
 	reader := admission.NewReader(nil, nil, clock.RealClock{})
 	_, err := initializer.New(initializer.Options{
 		Name: "any.example.com", Initialize: func(context.Context, *corev1.Namespace) error { return nil },
-		Core: fake.NewClientset(), Nsinit: nsinitfake.NewClientset(), Metrics: sdkRegistry{nil, sdk},
+		Core: fake.NewClientset(), Nsinit: nsinitfake.NewClientset(), Metrics: collectors{nil, sdk},
 	})
 	if err := errors.Join(err,
 		reader.Metrics().Register(server.Register),
 		webhook.NewMetrics().Register(server.Register),
-		server.CustomRegister(apiserver.ServingCertificate{}.Metric()),
-		storage.NewMonitor(storage.MonitorOptions{}).Register(server.CustomRegister),
+		collectors{nil, server}.Register(apiserver.ServingCertificate{}.Metric()),
+		storage.NewMonitor(storage.MonitorOptions{}).Register(collectors{nil, server}.Register),
 		lifecycle.NewMetrics().Register(manager.Register),
 		manager.CustomRegister(lifecycle.NewCollector(nil, nil, nil)),
 		manager.CustomRegister(configuration.NewCollector(nil)),

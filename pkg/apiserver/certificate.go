@@ -11,11 +11,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
-
-	"github.com/nsinit/nsinit/pkg/storage"
 )
 
 // ServingCertificate reports how long the serving certificate is valid.
@@ -44,15 +43,17 @@ func (s ServingCertificate) Expiring() error {
 }
 
 // Metric returns the metric of the expiration.
-func (s ServingCertificate) Metric() metrics.StableCollector {
-	return storage.NewGauge("nsinit", "serving_certificate", "expiration_timestamp_seconds",
-		"When the serving certificate expires, in seconds since 1970; 0 if it cannot be read.", func() float64 {
-			_, ends, err := s.validity()
-			if err != nil {
-				return 0
-			}
-			return float64(ends.Unix())
-		})
+func (s ServingCertificate) Metric() prometheus.Collector {
+	return metrics.NewGaugeFunc(&metrics.GaugeOpts{
+		Namespace: "nsinit", Subsystem: "serving_certificate", Name: "expiration_timestamp_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "When the serving certificate expires, in seconds since 1970; 0 if it cannot be read.",
+	}, func() float64 {
+		_, ends, err := s.validity()
+		if err != nil {
+			return 0
+		}
+		return float64(ends.Unix())
+	})
 }
 
 // validity returns the period in which every certificate of the chain is valid.

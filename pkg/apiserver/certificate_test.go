@@ -52,7 +52,7 @@ func TestServingCertificate(t *testing.T) {
 	}
 
 	registry := metrics.NewKubeRegistry()
-	if err := registry.CustomRegister((ServingCertificate{Content: content}).Metric()); err != nil {
+	if err := registry.Registerer().Register((ServingCertificate{Content: content}).Metric()); err != nil {
 		t.Fatal(err)
 	}
 	families, err := registry.Gather()

@@ -10,14 +10,19 @@ import (
 	"errors"
 	"math"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
 )
 
 // Register registers the metrics of a Monitor with the given function of a registry.
-func (m *Monitor) Register(register func(metrics.StableCollector) error) error {
-	const namespace, subsystem = "nsinit", "storage"
+func (m *Monitor) Register(register func(prometheus.Collector) error) error {
+	gauge := func(name, help string, measure func() float64) error {
+		return register(metrics.NewGaugeFunc(&metrics.GaugeOpts{
+			Namespace: "nsinit", Subsystem: "storage", Name: name, Help: help, StabilityLevel: metrics.ALPHA,
+		}, measure))
+	}
 	var errs []error
-	for _, gauge := range []struct {
+	for _, size := range []struct {
 		name, help string
 		measure    func(Usage) int64
 	}{
@@ -25,19 +30,19 @@ func (m *Monitor) Register(register func(metrics.StableCollector) error) error {
 		{"in_use_bytes", "Used size of the etcd database, in bytes, with old revisions. NaN while it is not known.", func(u Usage) int64 { return u.InUse }},
 		{"quota_bytes", "Size of the etcd database at which etcd refuses writes, in bytes. NaN while it is not known.", func(u Usage) int64 { return u.Quota }},
 	} {
-		errs = append(errs, register(NewGauge(namespace, subsystem, gauge.name, gauge.help, func() float64 {
+		errs = append(errs, gauge(size.name, size.help, func() float64 {
 			usage, known := m.Usage()
-			if !known || usage.Quota == 0 && gauge.name == "quota_bytes" {
+			if !known || usage.Quota == 0 && size.name == "quota_bytes" {
 				return math.NaN()
 			}
-			return float64(gauge.measure(usage))
-		})))
+			return float64(size.measure(usage))
+		}))
 	}
-	return errors.Join(append(errs, register(NewGauge(namespace, subsystem, "full",
+	return errors.Join(append(errs, gauge("full",
 		"1 while no object can be created because the storage is full, or because the embedded etcd is not running; 0 otherwise.", func() float64 {
 			if m.Problem() != nil {
 				return 1
 			}
 			return 0
-		})))...)
+		}))...)
 }

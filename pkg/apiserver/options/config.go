@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
@@ -83,7 +82,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	if serving := config.SecureServing; serving != nil && serving.Cert != nil {
 		extra.Certificate.Content = serving.Cert.CurrentCertKeyContent
 	}
-	if err := errors.Join(extra.EarlyWrites.Register(o.Register), o.CustomRegister(extra.Certificate.Metric())); err != nil {
+	if err := errors.Join(extra.EarlyWrites.Register(o.Register), o.RegisterCollector(extra.Certificate.Metric())); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
 	return &apiserver.Config{Generic: config, Extra: *extra}, nil
@@ -152,17 +151,15 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.Extra
 
 // newSpaceMonitor returns the monitor of etcd's space. It closes its client when drained is closed.
 func (o *Options) newSpaceMonitor(drained <-chan struct{}) (*storage.Monitor, error) {
-	transportConfig := o.Recommended.Etcd.StorageConfig.Transport
-	config := clientv3.Config{Endpoints: transportConfig.ServerList, DialTimeout: etcdDialTimeout, Logger: zap.NewNop()}
-	if transportConfig.CertFile != "" || transportConfig.KeyFile != "" || transportConfig.TrustedCAFile != "" {
-		info := transport.TLSInfo{CertFile: transportConfig.CertFile, KeyFile: transportConfig.KeyFile, TrustedCAFile: transportConfig.TrustedCAFile}
-		tls, err := info.ClientConfig()
-		if err != nil {
-			return nil, fmt.Errorf("cannot load the client certificate for etcd: %w", err)
-		}
-		config.TLS = tls
+	transport, logger := o.Recommended.Etcd.StorageConfig.Transport, zap.NewNop()
+	config, err := clientv3.NewClientConfig(&clientv3.ConfigSpec{Endpoints: transport.ServerList, DialTimeout: etcdDialTimeout, Secure: &clientv3.SecureConfig{
+		Cert: transport.CertFile, Key: transport.KeyFile, Cacert: transport.TrustedCAFile, InsecureTransport: true, // without any of these files
+	}}, logger)
+	if err != nil {
+		return nil, fmt.Errorf("cannot load the client certificate for etcd: %w", err)
 	}
-	client, err := clientv3.New(config)
+	config.Logger = logger
+	client, err := clientv3.New(*config)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a client of etcd: %w", err)
 	}
@@ -171,7 +168,7 @@ func (o *Options) newSpaceMonitor(drained <-chan struct{}) (*storage.Monitor, er
 		_ = client.Close()
 	}()
 	monitor := storage.NewMonitor(storage.MonitorOptions{Client: client, Embedded: o.embedded})
-	if err := monitor.Register(o.CustomRegister); err != nil {
+	if err := monitor.Register(o.RegisterCollector); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
 	return monitor, nil

@@ -14,6 +14,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -65,9 +66,9 @@ type Options struct {
 	ReadRepairAfter time.Duration
 	// Clock gives the times that the server writes into objects.
 	Clock clock.PassiveClock
-	// Register and CustomRegister register the metrics of nsinit.
-	Register       func(metrics.Registerable) error
-	CustomRegister func(metrics.StableCollector) error
+	// Register and RegisterCollector register the metrics of nsinit.
+	Register          func(metrics.Registerable) error
+	RegisterCollector func(prometheus.Collector) error
 
 	scheme *runtime.Scheme
 	codecs serializer.CodecFactory
@@ -85,8 +86,8 @@ func New() *Options {
 		Registry:    newRegistry(),
 		Clock:       timing.SystemClock(),
 
-		Register:       legacyregistry.Register,
-		CustomRegister: legacyregistry.CustomRegister,
+		Register:          legacyregistry.Register,
+		RegisterCollector: legacyregistry.Registerer().Register,
 
 		StorageIdentity: installation.Namespace() + "/nsinit-storage",
 		ReadRepairAfter: defaultReadRepairAfter,

@@ -87,7 +87,7 @@ func StartWith(t testing.TB, dir string, core *CoreAPI, change func(*options.Opt
 	o := options.New()
 	o.EmbeddedEtcdDir = dir + "/etcd"
 	registry := metrics.NewKubeRegistry() // several servers cannot share the one of the process
-	o.Register, o.CustomRegister = registry.Register, registry.CustomRegister
+	o.Register, o.RegisterCollector = registry.Register, registry.Registerer().Register
 	o.Recommended.CoreAPI.CoreAPIKubeconfigPath = core.kubeconfig(t, dir)
 	o.Recommended.Authentication.SkipInClusterLookup = true
 	o.Recommended.Authentication.CacheTTL = 0
