@@ -119,15 +119,15 @@ func run() error {
 		Name: "any.example.com", Initialize: func(context.Context, *corev1.Namespace) error { return nil },
 		Core: fake.NewClientset(), Nsinit: nsinitfake.NewClientset(), Metrics: collectors{nil, sdk},
 	})
-	if err := errors.Join(err,
+	_, webhookErr := webhook.NewEarlyWrites(nil, nil, server.Register)
+	_, certificatesErr := certificates.New(certificates.Dependencies{Register: manager.Register}, certificates.Options{})
+	if err := errors.Join(err, webhookErr, certificatesErr,
 		reader.Metrics().Register(server.Register),
-		webhook.NewMetrics().Register(server.Register),
 		collectors{nil, server}.Register(apiserver.ServingCertificate{}.Metric()),
 		storage.NewMonitor(storage.MonitorOptions{}).Register(collectors{nil, server}.Register),
 		lifecycle.NewMetrics().Register(manager.Register),
 		manager.CustomRegister(lifecycle.NewCollector(nil, nil, nil)),
 		manager.CustomRegister(configuration.NewCollector(nil)),
-		certificates.NewMetrics().Register(manager.Register),
 	); err != nil {
 		return err
 	}

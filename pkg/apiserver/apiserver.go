@@ -18,8 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/admission"
@@ -53,12 +51,8 @@ type ExtraConfig struct {
 	Identity *storage.Identity
 	// Configurations reads the configurations for each plan.
 	Configurations *admission.Reader
-	// EarlyWrites counts writes into namespaces that are initializing.
-	EarlyWrites *webhook.Metrics
-	// Core is a client of the core API.
-	Core typedcorev1.CoreV1Interface
-	// Namespace is that of nsinit.
-	Namespace string
+	// Webhooks are the webhooks that kube-apiserver calls, by name.
+	Webhooks map[string]webhook.Answer
 	// Certificate is the serving certificate.
 	Certificate ServingCertificate
 	// Registrations are the admission policies and webhooks of the cluster.
@@ -67,9 +61,8 @@ type ExtraConfig struct {
 
 // CompletedConfig can be built into a server.
 type CompletedConfig struct {
-	generic    genericapiserver.CompletedConfig
-	extra      ExtraConfig
-	namespaces corelisters.NamespaceLister
+	generic genericapiserver.CompletedConfig
+	extra   ExtraConfig
 }
 
 // Complete fills in what follows from the configuration.
@@ -79,8 +72,7 @@ func (c *Config) Complete() CompletedConfig {
 		handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 		return withHandover(withKnownProxy(handler, proxyKnown(generic), c.Extra.Codecs), generic.ShutdownInitiatedNotify())
 	}
-	namespaces := c.Generic.SharedInformerFactory.Core().V1().Namespaces().Lister()
-	return CompletedConfig{generic: c.Generic.Complete(), extra: c.Extra, namespaces: namespaces}
+	return CompletedConfig{generic: c.Generic.Complete(), extra: c.Extra}
 }
 
 // New builds the server. It serves once it is prepared and run.

@@ -50,18 +50,15 @@ func (c CompletedConfig) storages() (map[string]rest.Storage, error) {
 		"namespaceinitializerconfigurations/status":   configurations.Subresources["status"],
 		"namespaceinitializerconfigurations/finalize": &generic.PostableREST{SubresourceREST: configurations.Subresources["finalize"]},
 		v1alpha1.ResourceInitializers:                 &initializers{},
-		v1alpha1.ResourceAdmissionReviews: webhook.New(map[string]webhook.Answer{
-			webhook.EarlyWrites: webhook.NewEarlyWrites(webhook.Options{Namespaces: c.namespaces, Clock: extra.Clock, Metrics: extra.EarlyWrites}),
-			webhook.Stamp:       webhook.NewStamp(extra.Core, extra.Namespace),
-		}),
-		"namespacelifecycles":            lifecycles.Lifecycle,
-		"namespacelifecycles/status":     lifecycles.Status,
-		"namespacelifecycles/finalize":   lifecycles.Finalize,
-		"namespacelifecycles/initialize": lifecycles.Initialize,
-		"namespacepopulations":           &generic.CollectionREST{REST: populations.Main},
-		"namespacepopulations/status":    populations.Subresources["status"],
-		"populatednamespaces":            &generic.CollectionREST{REST: populated.Main},
-		"populatednamespaces/status":     populated.Subresources["status"],
+		v1alpha1.ResourceAdmissionReviews:             webhook.New(extra.Webhooks),
+		"namespacelifecycles":                         lifecycles.Lifecycle,
+		"namespacelifecycles/status":                  lifecycles.Status,
+		"namespacelifecycles/finalize":                lifecycles.Finalize,
+		"namespacelifecycles/initialize":              lifecycles.Initialize,
+		"namespacepopulations":                        &generic.CollectionREST{REST: populations.Main},
+		"namespacepopulations/status":                 populations.Subresources["status"],
+		"populatednamespaces":                         &generic.CollectionREST{REST: populated.Main},
+		"populatednamespaces/status":                  populated.Subresources["status"],
 	}, nil
 }
 

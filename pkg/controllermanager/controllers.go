@@ -186,11 +186,10 @@ func (s *shared) certificates() (runnable, error) {
 	if !s.Certificates.Enabled {
 		return nil, nil
 	}
-	metrics := certificates.NewMetrics()
-	if err := metrics.Register(legacyregistry.Register); err != nil {
+	controller, err := certificates.New(certificates.Dependencies{Core: s.core, APIs: s.apis, Clock: timing.SystemClock(), Register: legacyregistry.Register}, s.Certificates.Options)
+	if err != nil {
 		return nil, err
 	}
-	controller := certificates.New(certificates.Dependencies{Core: s.core, APIs: s.apis, Metrics: metrics, Clock: timing.SystemClock()}, s.Certificates.Options)
 	s.trusted = controller.Trusted
 	return controller.Run, nil
 }

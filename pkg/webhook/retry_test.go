@@ -15,7 +15,10 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
@@ -84,15 +87,21 @@ func TestNamesake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := &admissionv1.AdmissionRequest{UID: "u", Namespace: "shop", Resource: metav1.GroupVersionResource{Group: "example.com", Resource: test.resource}}
-			got := retry(request, test.namespace, now)
+			namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+			if test.namespace != nil {
+				if err := namespaces.Add(test.namespace); err != nil {
+					t.Fatal(err)
+				}
+			}
+			registry := metrics.NewKubeRegistry()
+			answer, err := NewEarlyWrites(corelisters.NewNamespaceLister(namespaces), clocktesting.NewFakePassiveClock(now), registry.Register)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := answer(t.Context(), request)
 			if got.Allowed != test.allowed || got.UID != "u" || (got.Result == nil) != test.allowed {
 				t.Errorf("answered %+v", got)
 			}
-			registry, m := metrics.NewKubeRegistry(), NewMetrics()
-			if err := m.Register(registry.Register); err != nil {
-				t.Fatal(err)
-			}
-			m.count(got)
 			families, err := registry.Gather()
 			if err != nil {
 				t.Fatal(err)

@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package options
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -55,18 +54,9 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	config.OpenAPIV3Config.Info.Title, config.OpenAPIV3Config.Info.Version = ComponentName, baseversion.Get().GitVersion
 
 	var extra *apiserver.ExtraConfig
-	o.Recommended.ExtraAdmissionInitializers = func(c *genericapiserver.RecommendedConfig) (_ []admissioninterface.PluginInitializer, err error) {
-		if extra, err = o.watch(c); err != nil {
-			return nil, err
-		}
-		o.Recommended.Admission.Decorators = append(admissioninterface.Decorators{extra.Registrations}, o.Recommended.Admission.Decorators...)
-		return []admissioninterface.PluginInitializer{extra.Registrations, admission.Dependencies{
-			Checker:        authorization.New(c.Authorization.Authorizer),
-			Configurations: extra.Configurations.Configurations,
-			Namespace:      extra.Core.Namespaces().Get,
-			Cached:         c.SharedInformerFactory.Core().V1().Namespaces().Lister(),
-			Space:          extra.Space.Problem,
-		}}, nil
+	o.Recommended.ExtraAdmissionInitializers = func(c *genericapiserver.RecommendedConfig) (initializers []admissioninterface.PluginInitializer, err error) {
+		extra, initializers, err = o.watch(c)
+		return initializers, err
 	}
 	if err := o.Recommended.ApplyTo(config); err != nil {
 		return nil, err
@@ -82,39 +72,40 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	if serving := config.SecureServing; serving != nil && serving.Cert != nil {
 		extra.Certificate.Content = serving.Cert.CurrentCertKeyContent
 	}
-	if err := errors.Join(extra.EarlyWrites.Register(o.Register), o.RegisterCollector(extra.Certificate.Metric())); err != nil {
+	if err := o.RegisterCollector(extra.Certificate.Metric()); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
 	return &apiserver.Config{Generic: config, Extra: *extra}, nil
 }
 
-// watch returns the configuration with what the server observes while it runs. Its clients have no rate limit: both servers have
-// priority and fairness, and a delayed NamespaceLifecycle keeps a namespace closed.
-func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.ExtraConfig, error) {
+// watch returns the configuration with what the server observes while it runs, and the initializers of its admission plugins. Its
+// clients have no rate limit: both servers have priority and fairness, and a delayed NamespaceLifecycle keeps a namespace closed.
+func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.ExtraConfig, []admissioninterface.PluginInitializer, error) {
 	coreConfig := rest.CopyConfig(c.ClientConfig)
 	coreConfig.QPS = -1
 	coreConfig.DisableCompression = true // of every event of a watch
 	core, err := kubernetes.NewForConfig(coreConfig)
 	if err != nil {
-		return nil, fmt.Errorf("cannot create a client of the core API: %w", err)
+		return nil, nil, fmt.Errorf("cannot create a client of the core API: %w", err)
 	}
-	namespaces := c.SharedInformerFactory.InformerFor(&corev1.Namespace{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+	informer := c.SharedInformerFactory.InformerFor(&corev1.Namespace{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return coreinformers.NewNamespaceInformer(core, resync, cache.Indexers{})
 	})
-	if err := namespaces.SetTransform(cached.ClosedNamespaces); err != nil {
-		return nil, err
+	if err := informer.SetTransform(cached.ClosedNamespaces); err != nil {
+		return nil, nil, err
 	}
+	namespaces := c.SharedInformerFactory.Core().V1().Namespaces().Lister()
 	namespace, name, err := installation.ParseNamespacedName(o.StorageIdentity)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	store, closeStore, err := storage.NewEtcdStore(o.Recommended.Etcd.StorageConfig)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	list, closeList, err := admission.NewList(c.RESTOptionsGetter)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	go func() {
 		<-c.DrainedNotify()
@@ -124,15 +115,27 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.Extra
 	identity := storage.NewIdentity(store, core.CoreV1(), namespace, name, timing.SystemClock())
 	reader := admission.NewReader(list, identity.Verify, timing.SystemClock())
 	if err := reader.Metrics().Register(o.Register); err != nil {
-		return nil, fmt.Errorf("cannot register metrics: %w", err)
+		return nil, nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
 	space, err := o.newSpaceMonitor(c.DrainedNotify())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	earlyWrites, err := webhook.NewEarlyWrites(namespaces, o.Clock, o.Register)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
 	registrations, err := clusteradmission.New(c, core)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	o.Recommended.Admission.Decorators = append(admissioninterface.Decorators{registrations}, o.Recommended.Admission.Decorators...)
+	dependencies := admission.Dependencies{
+		Checker:        authorization.New(c.Authorization.Authorizer),
+		Configurations: reader.Configurations,
+		Namespace:      core.CoreV1().Namespaces().Get,
+		Cached:         namespaces,
+		Space:          space.Problem,
 	}
 	return &apiserver.ExtraConfig{
 		Scheme:          o.scheme,
@@ -142,11 +145,12 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.Extra
 		Space:           space,
 		Identity:        identity,
 		Configurations:  reader,
-		EarlyWrites:     webhook.NewMetrics(),
-		Core:            core.CoreV1(),
-		Namespace:       installation.Namespace(),
-		Registrations:   registrations,
-	}, nil
+		Webhooks: map[string]webhook.Answer{
+			webhook.EarlyWrites: earlyWrites,
+			webhook.Stamp:       webhook.NewStamp(core.CoreV1(), installation.Namespace()),
+		},
+		Registrations: registrations,
+	}, []admissioninterface.PluginInitializer{registrations, dependencies}, nil
 }
 
 // newSpaceMonitor returns the monitor of etcd's space. It closes its client when drained is closed.

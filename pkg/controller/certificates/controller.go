@@ -62,22 +62,28 @@ type Options struct {
 
 // Dependencies is what a Controller works with.
 type Dependencies struct {
-	Core    kubernetes.Interface
-	APIs    aggregator.Interface
-	Metrics *Metrics
-	Clock   clock.WithTicker
+	Core  kubernetes.Interface
+	APIs  aggregator.Interface
+	Clock clock.WithTicker
+	// Register registers the metric of the controller.
+	Register func(metrics.Registerable) error
 }
 
 // Controller issues and renews certificates.
 type Controller struct {
 	Dependencies
 	options        Options
+	expiration     *metrics.GaugeVec
 	publishedSince time.Time
 }
 
 // New returns a Controller that is not running yet.
-func New(dependencies Dependencies, options Options) *Controller {
-	return &Controller{Dependencies: dependencies, options: options}
+func New(dependencies Dependencies, options Options) (*Controller, error) {
+	c := &Controller{Dependencies: dependencies, options: options, expiration: metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: "nsinit", Subsystem: "certificate", Name: "expiration_timestamp_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "When the CA and the serving certificate of nsinit-apiserver expire, in seconds since 1970. They are renewed when a third of their validity is left.",
+	}, []string{"certificate"})}
+	return c, c.Register(c.expiration)
 }
 
 // Run works until the context ends.
@@ -107,7 +113,11 @@ func (c *Controller) step(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	c.Metrics.observe(s.state)
+	for name, pair := range map[string]*keyPair{"ca": s.ca, "serving": s.serving} {
+		if pair != nil {
+			c.expiration.WithLabelValues(name).Set(float64(pair.certificate.NotAfter.Unix()))
+		}
+	}
 	now := c.Clock.Now()
 	do, at := next(s.state, c.options.Names, now)
 	logger := klog.FromContext(ctx)
@@ -247,28 +257,4 @@ func (c *Controller) publish(ctx context.Context, trusted []*x509.Certificate) e
 		return fmt.Errorf("cannot set the caBundle of APIService %s: %w", c.options.APIService, err)
 	}
 	return nil
-}
-
-// Metrics are the metrics of the controller.
-type Metrics struct{ expiration *metrics.GaugeVec }
-
-// NewMetrics returns metrics that are not registered yet.
-func NewMetrics() *Metrics {
-	return &Metrics{expiration: metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: "nsinit", Subsystem: "certificate", Name: "expiration_timestamp_seconds", StabilityLevel: metrics.ALPHA,
-		Help: "When the CA and the serving certificate of nsinit-apiserver expire, in seconds since 1970. They are renewed when a third of their validity is left.",
-	}, []string{"certificate"})}
-}
-
-// Register registers the metrics.
-func (m *Metrics) Register(register func(metrics.Registerable) error) error {
-	return register(m.expiration)
-}
-
-func (m *Metrics) observe(s state) {
-	for name, pair := range map[string]*keyPair{"ca": s.ca, "serving": s.serving} {
-		if pair != nil {
-			m.expiration.WithLabelValues(name).Set(float64(pair.certificate.NotAfter.Unix()))
-		}
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -39,10 +40,14 @@ func setUp(t *testing.T) *harness {
 	t.Helper()
 	h := &harness{t: t, core: fake.NewClientset(), clock: clocktesting.NewFakeClock(time.Now())}
 	h.apis = aggregatorfake.NewSimpleClientset(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: api}})
-	h.Controller = New(Dependencies{Core: h.core, APIs: h.apis, Metrics: NewMetrics(), Clock: h.clock}, Options{
+	var err error
+	h.Controller, err = New(Dependencies{Core: h.core, APIs: h.apis, Clock: h.clock, Register: metrics.NewKubeRegistry().Register}, Options{
 		Namespace: "n", CASecret: "ca", ServingSecret: "serving", Names: []string{"s.n.svc"}, APIService: api,
 		CA: 90 * 24 * time.Hour, Serving: 30 * 24 * time.Hour,
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return h
 }
 
