@@ -19,12 +19,13 @@ import (
 
 type callKey struct{}
 
-// call is a call of an author's function. Its context has it as a value.
+// call is a call of an author's function in one turn. Its context has it as a value.
 type call struct {
 	runner    *Runner
 	lifecycle *v1alpha1.NamespaceLifecycle
 	namespace *corev1.Namespace
 	operation operation
+	end       context.CancelFunc
 }
 
 // entry returns the initializer's entry in the status, or nil.

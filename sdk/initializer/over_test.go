@@ -24,10 +24,10 @@ func TestOver(t *testing.T) {
 	defer queue.ShutDown()
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
-	r := &Runner{queue: queue, ended: sets.New[ended](), turns: map[string]turn{"ns": {uid: "now", operation: initialize, end: end}}}
 	lifecycle := func(namespace types.UID) *v1alpha1.NamespaceLifecycle {
 		return &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "ns"}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: namespace}}
 	}
+	r := &Runner{queue: queue, ended: sets.New[ended](), turns: map[string]*call{"ns": {lifecycle: lifecycle("now"), operation: initialize, end: end}}}
 	r.over(initialize, lifecycle("former"))
 	r.over(finalize, lifecycle("now"))
 	if ctx.Err() != nil {

@@ -57,7 +57,7 @@ type Runner struct {
 	watchdog *leaderelection.HealthzAdaptor
 	queue    workers.Queue
 	// watches are the informers of NamespaceLifecycles that may need the operation.
-	watches map[operation]cache.SharedIndexInformer
+	watches map[operation]informers.NamespaceLifecycleIndexInformer
 	// waiting says that another replica acts.
 	waiting atomic.Bool
 	// registered says that the configuration has the initializer.
@@ -65,15 +65,9 @@ type Runner struct {
 
 	mu sync.Mutex
 	// turns are the calls in progress, by the name of the namespace.
-	turns map[string]turn
+	turns map[string]*call
 	// ended are the turns that this process ended, or called in a dry run, and that the watch may still show.
 	ended sets.Set[ended]
-}
-
-type turn struct {
-	uid       types.UID // of the namespace
-	operation operation
-	end       context.CancelFunc
 }
 
 // ended is a turn that has ended, in one lifecycle.
@@ -92,8 +86,8 @@ func New(options Options) (*Runner, error) {
 		metrics:  newMetrics(options.Name),
 		watchdog: leaderelection.NewLeaderHealthzAdaptor(leader.HealthGrace),
 		queue:    workers.NewFairQueue(options.Name, options.Clock, minRetryDelay, maxRetryDelay, options.GroupOf),
-		watches:  map[operation]cache.SharedIndexInformer{},
-		turns:    map[string]turn{},
+		watches:  map[operation]informers.NamespaceLifecycleIndexInformer{},
+		turns:    map[string]*call{},
 		ended:    sets.New[ended](),
 	}
 	if options.Metrics == nil {
@@ -118,28 +112,33 @@ func New(options Options) (*Runner, error) {
 
 // watch creates the informer of an operation.
 func (r *Runner) watch(o operation, selector fields.Selector) error {
-	informer := informers.NewFilteredNamespaceLifecycleInformer(r.options.Nsinit, 0, cache.Indexers{}, func(list *metav1.ListOptions) {
+	informer := informers.NewTypedFilteredNamespaceLifecycleInformer(r.options.Nsinit, 0, nil, func(list *metav1.ListOptions) {
 		list.FieldSelector = selector.String()
 	})
 	if err := informer.SetTransform(cached.WithoutManagedFields); err != nil {
 		return err
 	}
 	r.watches[o] = informer
-	_, err := informer.AddEventHandler(cache.FilteringResourceEventHandler{
-		FilterFunc: func(object any) bool { return o == initialize || r.takesPart(object) },
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    r.mayStart,
-			UpdateFunc: r.changed,
-			DeleteFunc: func(object any) { r.over(o, object) },
+	_, err := informer.AddTypedEventHandler(informers.NamespaceLifecycleFilteringHandler{
+		FilterFunc: func(lifecycle *v1alpha1.NamespaceLifecycle) bool { // nil: it was deleted, and its last state is not known
+			return lifecycle != nil && (o == initialize || r.takesPart(lifecycle))
+		},
+		Handler: informers.NamespaceLifecycleHandlerFuncs{
+			AddFunc: r.mayStart,
+			UpdateFunc: func(before, now *v1alpha1.NamespaceLifecycle) {
+				if before.UID != now.UID { // a call goes on, and a failed one is retried after its delay
+					r.mayStart(now)
+				}
+			},
+			DeleteFunc: func(deleted informers.DeletedNamespaceLifecycle) { r.over(o, deleted.OptionalObj) },
 		},
 	})
 	return err
 }
 
 // takesPart reports whether a lifecycle waits for this participant.
-func (r *Runner) takesPart(object any) bool {
-	lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle)
-	return !ok || slices.Contains(lifecycle.Spec.Finalizers, v1alpha1.FinalizerName(r.options.Name))
+func (r *Runner) takesPart(lifecycle *v1alpha1.NamespaceLifecycle) bool {
+	return slices.Contains(lifecycle.Spec.Finalizers, v1alpha1.FinalizerName(r.options.Name))
 }
 
 // Run runs until the context ends, and returns after every call of the initializer's functions has returned. With an
@@ -222,43 +221,24 @@ func (r *Runner) Retry() {
 	}
 }
 
-func (r *Runner) mayStart(object any) {
-	if lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle); ok {
-		r.endTurnOfOther(lifecycle)
-		r.queue.Add(lifecycle.Name)
+// mayStart ends the turn in a former namespace of the same name, and adds the namespace to the queue.
+func (r *Runner) mayStart(lifecycle *v1alpha1.NamespaceLifecycle) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if turn := r.turns[lifecycle.Name]; turn != nil && turn.lifecycle.Spec.NamespaceUID != lifecycle.Spec.NamespaceUID {
+		turn.end()
 	}
-}
-
-// changed ignores all updates except another incarnation: a call goes on, and a failed one is retried after its delay.
-func (r *Runner) changed(oldObj, newObj any) {
-	oldLifecycle, ok := oldObj.(*v1alpha1.NamespaceLifecycle)
-	newLifecycle, stillOK := newObj.(*v1alpha1.NamespaceLifecycle)
-	if ok && stillOK && oldLifecycle.UID != newLifecycle.UID {
-		r.mayStart(newLifecycle)
-	}
+	r.queue.Add(lifecycle.Name)
 }
 
 // over ends the turn of an operation. The turn of the other operation, or that in the next namespace of the name, may have begun
 // already.
-func (r *Runner) over(o operation, object any) {
-	lifecycle, ok := cached.Object[*v1alpha1.NamespaceLifecycle](object)
-	if !ok {
-		return
-	}
+func (r *Runner) over(o operation, lifecycle *v1alpha1.NamespaceLifecycle) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended.Delete(ended{lifecycle.UID, o})
-	if turn, taken := r.turns[lifecycle.Name]; taken && turn.operation == o && turn.uid == lifecycle.Spec.NamespaceUID {
+	if turn := r.turns[lifecycle.Name]; turn != nil && turn.operation == o && turn.lifecycle.Spec.NamespaceUID == lifecycle.Spec.NamespaceUID {
 		turn.end()
 	}
 	r.queue.Forget(lifecycle.Name)
-}
-
-// endTurnOfOther ends the turn in a former namespace of the same name.
-func (r *Runner) endTurnOfOther(lifecycle *v1alpha1.NamespaceLifecycle) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if turn, taken := r.turns[lifecycle.Name]; taken && turn.uid != lifecycle.Spec.NamespaceUID {
-		turn.end()
-	}
 }

@@ -42,14 +42,15 @@ func (r *Runner) take(ctx context.Context, name string) error {
 	if r.options.DryRun { // it is called once
 		_ = r.end(c, func() error { return nil })
 	}
-	turnCtx, end := context.WithCancel(ctx)
-	defer end()
+	var turnCtx context.Context
+	turnCtx, c.end = context.WithCancel(ctx)
+	defer c.end()
 	if entry := c.entry(); c.operation == initialize && entry != nil && entry.Deadline != nil {
 		var cancel context.CancelFunc
 		turnCtx, cancel = context.WithDeadline(turnCtx, entry.Deadline.Time)
 		defer cancel()
 	}
-	defer r.begin(name, turn{uid: c.namespace.UID, operation: c.operation, end: end})()
+	defer r.begin(c)()
 
 	// gofail: var initializerBeforeCall struct{}
 	ended := r.metrics.began(c.operation, r.options.Clock.Now)
@@ -259,14 +260,14 @@ func (r *Runner) patch(ctx context.Context, lifecycle *v1alpha1.NamespaceLifecyc
 }
 
 // begin adds a turn, and returns the function that removes it.
-func (r *Runner) begin(name string, t turn) (finish func()) {
+func (r *Runner) begin(c *call) (finish func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.turns[name] = t
+	r.turns[c.lifecycle.Name] = c
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.turns, name)
+		delete(r.turns, c.lifecycle.Name)
 	}
 }
 
