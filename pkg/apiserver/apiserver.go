@@ -10,6 +10,7 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -47,8 +48,10 @@ type ExtraConfig struct {
 	// Space observes how full the storage is.
 	Space *storage.Monitor
 	// Identity verifies that the storage is the one in use. Until it is, requests for
-	// NamespaceLifecycles are refused. The caller must stop the server when Exchanged is closed.
+	// NamespaceLifecycles are refused.
 	Identity *storage.Identity
+	// Stop stops the server, because its storage was replaced.
+	Stop func(cause error)
 	// Configurations reads the configurations for each plan.
 	Configurations *admission.Reader
 	// Webhooks are the webhooks that kube-apiserver calls, by name.
@@ -135,7 +138,11 @@ func (c CompletedConfig) watch(hook genericapiserver.PostStartHookContext) error
 		<-c.generic.DrainedNotify()
 		cancel()
 	}()
-	go c.extra.Identity.Run(ctx)
+	go func() {
+		if err := c.extra.Identity.Run(ctx); err != nil {
+			c.extra.Stop(fmt.Errorf("the storage of this process was replaced: %w", err))
+		}
+	}()
 	go c.extra.Space.Run(ctx)
 	return nil
 }

@@ -31,8 +31,8 @@ func withIdentifiedStorage(handler http.Handler, config *ExtraConfig) http.Handl
 			responsewriters.InternalError(w, request, errors.New("the request has no RequestInfo"))
 			return
 		}
-		distrusted := config.Identity.Distrusted() // before the problem, so that no problem is missed
-		reason := config.Identity.Problem()
+		trust := config.Identity.Trust()
+		reason := context.Cause(trust)
 		switch {
 		case !info.IsResourceRequest || info.APIGroup != nsinit.GroupName:
 		case reason != nil && (info.Resource == "namespacelifecycles" || info.Verb == "list" || info.Verb == "watch"):
@@ -41,13 +41,7 @@ func withIdentifiedStorage(handler http.Handler, config *ExtraConfig) http.Handl
 		case info.Verb == "watch":
 			ctx, cancel := context.WithCancel(request.Context())
 			defer cancel()
-			go func() {
-				select {
-				case <-distrusted:
-					cancel()
-				case <-ctx.Done():
-				}
-			}()
+			defer context.AfterFunc(trust, cancel)()
 			request = request.WithContext(ctx)
 		}
 		handler.ServeHTTP(w, request)

@@ -68,7 +68,30 @@ func Start(ctx context.Context, dir string, quota int64) (*Server, error) {
 		}
 	}
 	config.QuotaBackendBytes = quota
-	return start(ctx, dir, config)
+	logLevel := zap.NewAtomicLevelAt(zap.WarnLevel)
+	if err := logTo(config, logLevel); err != nil {
+		return nil, err
+	}
+	logger := klog.FromContext(ctx)
+	logger.Info("Starting embedded etcd", "dir", dir, "endpoint", config.AdvertiseClientUrls[0].String(), "quotaBytes", config.QuotaBackendBytes)
+	etcd, err := embed.StartEtcd(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot start etcd in %q (is another process using the directory?): %w", dir, err)
+	}
+	server := &Server{etcd: etcd, logLevel: logLevel}
+	select {
+	case <-etcd.Server.ReadyNotify():
+		logger.Info("Embedded etcd is ready", "dir", dir)
+		return server, nil
+	case err = <-etcd.Err():
+		err = fmt.Errorf("etcd in %q failed to start: %w", dir, err)
+	case <-time.After(startTimeout):
+		err = fmt.Errorf("etcd in %q was not ready after %s", dir, startTimeout)
+	case <-ctx.Done():
+		err = errors.Join(errors.New("etcd was stopped while it started"), ctx.Err())
+	}
+	server.Stop()
+	return nil, err
 }
 
 // prepare creates the directory of a member, and returns its configuration.
@@ -84,36 +107,6 @@ func prepare(dir string) (*embed.Config, error) {
 		return nil, fmt.Errorf("cannot protect the etcd directory: %w", err)
 	}
 	return newConfig(dir, endpoint)
-}
-
-func start(ctx context.Context, dir string, config *embed.Config) (*Server, error) {
-	logLevel := zap.NewAtomicLevelAt(zap.WarnLevel)
-	if err := logTo(config, logLevel); err != nil {
-		return nil, err
-	}
-	logger := klog.FromContext(ctx)
-	logger.Info("Starting embedded etcd", "dir", dir, "endpoint", config.AdvertiseClientUrls[0].String(), "quotaBytes", config.QuotaBackendBytes)
-	etcd, err := embed.StartEtcd(config)
-	if err != nil {
-		return nil, fmt.Errorf("cannot start etcd in %q (is another process using the directory?): %w", dir, err)
-	}
-	server := &Server{etcd: etcd, logLevel: logLevel}
-	timeout := time.NewTimer(startTimeout)
-	defer timeout.Stop()
-	select {
-	case <-etcd.Server.ReadyNotify():
-		logger.Info("Embedded etcd is ready", "dir", dir)
-		return server, nil
-	case err := <-etcd.Err():
-		server.Stop()
-		return nil, fmt.Errorf("etcd in %q failed to start: %w", dir, err)
-	case <-timeout.C:
-		server.Stop()
-		return nil, fmt.Errorf("etcd in %q was not ready after %s", dir, startTimeout)
-	case <-ctx.Done():
-		server.Stop()
-		return nil, errors.Join(errors.New("etcd was stopped while it started"), ctx.Err())
-	}
 }
 
 // Failed delivers an error when the member stops by itself.

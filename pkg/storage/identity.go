@@ -61,23 +61,19 @@ type Identity struct {
 	namespace, name string
 	clock           clock.WithTicker
 	suspect         chan struct{}
-	exchanged       chan struct{}
 	confirmations   cached.Reads[struct{}]
 
 	mu sync.Mutex
 	// first is the identity that this process read first, or nil. The caches of this process are of
-	// the storage with this identity.
+	// the storage with this identity. While the storage is trusted, both places have it.
 	first *string
 	// created is the last identity that this process tried to write into a storage without one, or "".
 	created string
 	// changed is true if this process read another identity later.
 	changed bool
-	// distrusted is closed while problem is not nil.
-	distrusted chan struct{}
-	// id is the last identity that both places had, or "".
-	id string
-	// problem is why the storage must not be trusted, or nil.
-	problem error
+	// trust ends, with endTrust, when the storage must not be trusted any more. Its cause is the reason.
+	trust    context.Context
+	endTrust context.CancelCauseFunc
 }
 
 // NewIdentity returns an Identity that trusts no storage before Run. The namespace and the name are those of the
@@ -85,28 +81,30 @@ type Identity struct {
 func NewIdentity(store Store, configMaps typedcorev1.ConfigMapsGetter, namespace, name string, clock clock.WithTicker) *Identity {
 	i := &Identity{
 		store: store, configMaps: configMaps, namespace: namespace, name: name, clock: clock,
-		suspect: make(chan struct{}, 1), exchanged: make(chan struct{}), distrusted: make(chan struct{}),
-		problem: errors.New("the storage has not been identified yet"),
+		suspect: make(chan struct{}, 1),
 	}
-	close(i.distrusted)
+	i.trust, i.endTrust = context.WithCancelCause(context.Background())
+	i.endTrust(errors.New("the storage has not been identified yet"))
 	i.confirmations.What, i.confirmations.Read, i.confirmations.Clock = "the identity of the storage", i.confirm, clock
 	return i
 }
 
-// Run compares both places until the context ends, or until the storage of this process was replaced.
-func (i *Identity) Run(ctx context.Context) {
+// Run compares both places until the context ends. It returns an error when the storage was replaced while the process ran. The
+// watch caches then mix objects of both storages, and the process must restart. The revisions of the two storages are unrelated, so
+// the caches do not detect that.
+func (i *Identity) Run(ctx context.Context) error {
 	for {
-		if i.review(ctx); errors.Is(i.Problem(), errExchanged) {
-			close(i.exchanged)
-			return
-		}
-		wait := reviewInterval
-		if i.Problem() != nil {
+		i.review(ctx)
+		problem, wait := i.Problem(), reviewInterval
+		switch {
+		case errors.Is(problem, errExchanged):
+			return problem
+		case problem != nil:
 			wait = retryInterval
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-i.suspect:
 		case <-i.clock.After(wait):
 		}
@@ -114,23 +112,14 @@ func (i *Identity) Run(ctx context.Context) {
 }
 
 // Problem returns the last known reason not to trust the storage, or nil.
-func (i *Identity) Problem() error {
+func (i *Identity) Problem() error { return context.Cause(i.Trust()) }
+
+// Trust returns a context that ends, with the reason as its cause, when the storage must not be trusted any more.
+func (i *Identity) Trust() context.Context {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.problem
+	return i.trust
 }
-
-// Distrusted returns a channel that is closed while the storage must not be trusted.
-func (i *Identity) Distrusted() <-chan struct{} {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.distrusted
-}
-
-// Exchanged returns a channel that is closed when the storage was replaced while the process ran. The
-// watch caches then mix objects of both storages, and the process must restart. The revisions of the two
-// storages are unrelated, so the caches do not detect that.
-func (i *Identity) Exchanged() <-chan struct{} { return i.exchanged }
 
 // Verify reads the identity in the storage, and returns why the storage must not be trusted, or nil. If
 // it returns nil, all earlier reads were from the storage in use.
@@ -162,7 +151,7 @@ func (i *Identity) confirm(ctx context.Context) (none struct{}, err error) {
 	case err != nil:
 		return none, i.unreadable(err)
 	case configMap.Data[Key] != id:
-		return none, i.distrust(id, i.mismatch(id, configMap.Data[Key]))
+		return none, i.distrust(i.mismatch(id, configMap.Data[Key]))
 	}
 	return none, nil
 }
@@ -170,7 +159,7 @@ func (i *Identity) confirm(ctx context.Context) (none struct{}, err error) {
 // verify is Verify, and also returns the identity.
 func (i *Identity) verify(ctx context.Context) (string, error) {
 	i.mu.Lock()
-	id, problem := i.id, i.problem
+	first, problem := i.first, context.Cause(i.trust)
 	i.mu.Unlock()
 	if problem != nil {
 		return "", problem
@@ -178,13 +167,13 @@ func (i *Identity) verify(ctx context.Context) (string, error) {
 	stored, err := i.read(ctx)
 	switch {
 	case errors.Is(err, ErrUndecodable):
-		return "", i.distrust(id, i.undecodable(err))
+		return "", i.distrust(i.undecodable(err))
 	case err != nil:
 		return "", fmt.Errorf("cannot read the identity of the storage: %w", err)
-	case stored != id:
-		return "", i.distrust(id, i.mismatch(stored, id))
+	case stored != *first:
+		return "", i.distrust(i.mismatch(stored, *first))
 	}
-	return id, nil
+	return stored, nil
 }
 
 // read reads the identity in the storage, and detects a change.
@@ -206,7 +195,7 @@ func (i *Identity) read(ctx context.Context) (string, error) {
 	return stored, err
 }
 
-// create writes an identity into a storage without one. The storage stays the same.
+// create writes an identity into a storage without one. The storage stays the same, unless it has changed before.
 func (i *Identity) create(ctx context.Context) (string, error) {
 	id := uuid.NewString()
 	i.mu.Lock()
@@ -218,15 +207,16 @@ func (i *Identity) create(ctx context.Context) (string, error) {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.first = &stored
+	if !i.changed {
+		i.first = &stored
+	}
 	return stored, nil
 }
 
-// distrust sets and returns the problem of the storage with an identity. It does not set the problem if
-// the storage was identified again meanwhile.
-func (i *Identity) distrust(id string, problem error) error {
+// distrust sets the problem of a trusted storage, and returns it.
+func (i *Identity) distrust(problem error) error {
 	i.mu.Lock()
-	if i.id == id && i.problem == nil {
+	if i.trust.Err() == nil {
 		i.set(problem)
 	}
 	i.mu.Unlock()
@@ -234,15 +224,15 @@ func (i *Identity) distrust(id string, problem error) error {
 	return problem
 }
 
-// set sets the problem. The caller holds the lock.
+// set sets the problem of the storage, or none. The caller holds the lock.
 func (i *Identity) set(problem error) {
-	switch {
-	case i.problem == nil && problem != nil:
-		close(i.distrusted)
-	case i.problem != nil && problem == nil:
-		i.distrusted = make(chan struct{})
+	if problem == nil && i.trust.Err() == nil {
+		return
 	}
-	i.problem = problem
+	i.endTrust(problem) // if the storage was trusted
+	if i.trust, i.endTrust = context.WithCancelCause(context.Background()); problem != nil {
+		i.endTrust(problem)
+	}
 }
 
 // reviewSoon makes Run compare both places now.
@@ -262,26 +252,26 @@ func (i *Identity) review(ctx context.Context) {
 
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	before := context.Cause(i.trust)
 	var lost *mismatchError
 	switch {
 	case err == nil && i.changed:
 		logger.Error(errExchanged, "The storage was replaced", "id", id)
 		i.set(errExchanged)
 	case err == nil:
-		if i.problem != nil || i.id != id {
+		if before != nil {
 			logger.Info("The storage is identified: NamespaceLifecycles are served", "id", id)
 		}
-		i.id = id
 		i.set(nil)
 	case errors.As(err, &lost):
-		if i.problem == nil || i.problem.Error() != err.Error() {
+		if before == nil || before.Error() != err.Error() {
 			logger.Error(err, "NamespaceLifecycles are refused")
 		}
 		i.set(err)
-	case i.id == "" || i.problem != nil:
+	case before != nil:
 		// Without a comparison, an earlier mismatch remains.
-		if !errors.As(i.problem, &lost) {
-			if i.problem.Error() != err.Error() {
+		if !errors.As(before, &lost) {
+			if before.Error() != err.Error() {
 				logger.Error(err, "Cannot identify the storage: NamespaceLifecycles are refused")
 			}
 			i.set(err)

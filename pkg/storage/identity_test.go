@@ -183,11 +183,8 @@ func TestLossAndAcknowledgement(t *testing.T) {
 	if replica.Verify(ctx) == nil {
 		t.Error("the replica takes the new storage for the former one")
 	}
-	replica.Run(ctx)
-	select {
-	case <-replica.Exchanged():
-	default:
-		t.Errorf("the replica goes on: %v", replica.Problem())
+	if err := replica.Run(ctx); !errors.Is(err, errExchanged) {
+		t.Errorf("the replica goes on: %v", err)
 	}
 	identity = NewIdentity(store, core.CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
 	if identity.review(ctx); identity.Problem() != nil || identity.Confirm(ctx) != nil {
@@ -235,7 +232,7 @@ func TestConfirm(t *testing.T) {
 			if identity.review(ctx); identity.Confirm(ctx) != nil {
 				t.Fatal(identity.Confirm(ctx))
 			}
-			distrusted := identity.Distrusted()
+			trust := identity.Trust()
 			apply := func(change func(*memory, *corev1.ConfigMap)) {
 				change(store, configMap)
 				if _, err := core.CoreV1().ConfigMaps("system").Update(ctx, configMap, metav1.UpdateOptions{}); err != nil {
@@ -246,9 +243,7 @@ func TestConfirm(t *testing.T) {
 			if err := identity.Confirm(ctx); err == nil || !strings.Contains(err.Error(), test.problem) || identity.Problem() == nil {
 				t.Errorf("%v, the problem is %v", err, identity.Problem())
 			}
-			select {
-			case <-distrusted:
-			default:
+			if trust.Err() == nil {
 				t.Error("what watches is not told")
 			}
 			if identity.review(ctx); identity.Problem() == nil || !strings.Contains(identity.Problem().Error(), test.problem) {

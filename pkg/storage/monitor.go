@@ -99,12 +99,10 @@ func (m *Monitor) Run(ctx context.Context) {
 		if usage, _ := m.Usage(); m.Embedded && usage.InUse >= usage.Quota/4*3 {
 			delay = shortInterval
 		}
-		timer := time.NewTimer(delay)
 		select {
 		case <-ctx.Done():
-		case <-timer.C:
+		case <-time.After(delay):
 		}
-		timer.Stop()
 	}
 }
 

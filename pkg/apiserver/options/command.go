@@ -64,13 +64,7 @@ func (o *Options) RunServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	go func() {
-		select {
-		case <-config.Extra.Identity.Exchanged():
-			cancel(fmt.Errorf("the storage of this process was replaced: %w", config.Extra.Identity.Problem()))
-		case <-ctx.Done():
-		}
-	}()
+	config.Extra.Stop = cancel
 	server, err := config.Complete().New()
 	if err != nil {
 		return err
