@@ -9,6 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 package controllermanager
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -21,7 +22,6 @@ import (
 	componentbaseoptions "k8s.io/component-base/config/options"
 	"k8s.io/component-base/config/validation"
 	"k8s.io/component-base/logs"
-	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
@@ -90,12 +90,11 @@ func NewOptions() *Options {
 	return o
 }
 
-// AddFlags adds the flags of every option.
+// AddFlags adds the flags of every option except those of the logs.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.SecureServing.AddFlags(flags)
 	o.Authentication.AddFlags(flags)
 	o.Authorization.AddFlags(flags)
-	logsapi.AddFlags(o.Logs, flags)
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
 		"Kubeconfig of the cluster. Without it, the service account of the pod is used.")
 	flags.IntVar(&o.Workers, "workers", o.Workers, "Number of namespaces that are reconciled at the same time.")
@@ -122,13 +121,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 
 // Complete sets the options that depend on others.
 func (o *Options) Complete() error {
-	if o.Kubeconfig != "" {
-		if o.Authentication.RemoteKubeConfigFile == "" {
-			o.Authentication.RemoteKubeConfigFile = o.Kubeconfig
-		}
-		if o.Authorization.RemoteKubeConfigFile == "" {
-			o.Authorization.RemoteKubeConfigFile = o.Kubeconfig
-		}
+	for _, file := range []*string{&o.Authentication.RemoteKubeConfigFile, &o.Authorization.RemoteKubeConfigFile} {
+		*file = cmp.Or(*file, o.Kubeconfig)
 	}
 	return defaultCertificate(o.SecureServing, o.Certificates.Enabled)
 }

@@ -8,6 +8,7 @@ package controllermanager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -18,13 +19,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection"
-	cliflag "k8s.io/component-base/cli/flag"
-	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/version"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/nsinit/nsinit/pkg/controller/namereuse"
 	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/pkg/program"
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/sdk/util/leader"
 	"github.com/nsinit/nsinit/sdk/util/timing"
@@ -33,29 +32,9 @@ import (
 // NewCommand returns the command nsinit-controller-manager. It runs until its context ends.
 func NewCommand() *cobra.Command {
 	o := NewOptions()
-	command := &cobra.Command{
-		Use:   name,
-		Short: "Run the controllers of nsinit",
-		Long: "nsinit-controller-manager creates the NamespaceLifecycle of each namespace, opens the gate when every initializer is done, " +
-			"and deletes the NamespaceLifecycle with the namespace.",
-		Version:       version.Get().String(),
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE: func(command *cobra.Command, _ []string) error {
-			if err := logsapi.ValidateAndApply(o.Logs, nil); err != nil {
-				return err
-			}
-			cliflag.PrintFlags(command.Flags())
-			if err := o.Complete(); err != nil {
-				return err
-			}
-			if err := o.Validate(); err != nil {
-				return err
-			}
-			return o.Run(command.Context())
-		},
-	}
+	command := program.NewCommand(name, "Run the controllers of nsinit", o.Logs, o.Run, o.Complete, o.Validate)
+	command.Long = "nsinit-controller-manager creates the NamespaceLifecycle of each namespace, opens the gate when every initializer is done, " +
+		"and deletes the NamespaceLifecycle with the namespace."
 	o.AddFlags(command.Flags())
 	return command
 }
@@ -69,22 +48,13 @@ func (o *Options) Run(ctx context.Context) error {
 	config = rest.AddUserAgent(config, name)
 	config.QPS = -1                  // kube-apiserver limits requests with priority and fairness
 	config.DisableCompression = true // of every event of a watch
-	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
 	nsinitConfig := rest.CopyConfig(config)
 	nsinitConfig.Wrap(tryOnce)
-	nsinit, err := versioned.NewForConfig(nsinitConfig)
-	if err != nil {
-		return err
-	}
-	metadata, err := metadata.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	apis, err := aggregator.NewForConfig(config)
-	if err != nil {
+	core, coreErr := kubernetes.NewForConfig(config)
+	nsinit, nsinitErr := versioned.NewForConfig(nsinitConfig)
+	metadata, metadataErr := metadata.NewForConfig(config)
+	apis, apisErr := aggregator.NewForConfig(config)
+	if err := errors.Join(coreErr, nsinitErr, metadataErr, apisErr); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)

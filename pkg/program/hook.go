@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package program holds what the commands of nsinit's initializers share: flags, clients, and how they run.
+// Package program holds what nsinit's commands share, and the flags and clients of its initializers.
 package program
 
 import (
@@ -17,8 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/logs"
-	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/version"
 
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
@@ -45,22 +43,8 @@ func New(name string, workers int) *Options {
 
 // Command returns a command that runs until its context ends.
 func (o *Options) Command(short string, run func(context.Context) error) *cobra.Command {
-	command := &cobra.Command{
-		Use:           o.name,
-		Short:         short,
-		Version:       version.Get().String(),
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE: func(command *cobra.Command, _ []string) error {
-			if err := logsapi.ValidateAndApply(o.logs, nil); err != nil {
-				return err
-			}
-			return run(command.Context())
-		},
-	}
+	command := NewCommand(o.name, short, o.logs, run)
 	flags := command.Flags()
-	logsapi.AddFlags(o.logs, flags)
 	flags.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig of the cluster. Without it, the service account of the pod is used.")
 	flags.IntVar(&o.Workers, "workers", o.Workers, "Maximum number of namespaces that are processed at the same time.")
 	flags.BoolVar(&o.elect, "leader-elect", o.elect, "Elect one of several replicas to act, with a Lease.")

@@ -11,45 +11,23 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	cliflag "k8s.io/component-base/cli/flag"
-	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/pkg/program"
 )
 
 // NewCommand returns the command nsinit-apiserver. It runs until its context ends.
 func NewCommand() *cobra.Command {
 	o := New()
-	command := &cobra.Command{
-		Use:   installation.APIServer,
-		Short: "Serve the API group nsinit.dev",
-		Long: "nsinit-apiserver serves NamespaceInitializerConfigurations, NamespaceLifecycles, NamespacePopulations and PopulatedNamespaces through the aggregation layer. " +
-			"It stores them in an embedded etcd, which the command etcd runs, or in an etcd cluster.",
-		Version:       version.Get().String(),
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			if err := o.Registry.Set(); err != nil {
-				return fmt.Errorf("--emulated-version or --feature-gates: %w", err)
-			}
-			return nil
-		},
-		RunE: func(command *cobra.Command, _ []string) error {
-			if err := logsapi.ValidateAndApply(o.Logs, nil); err != nil {
-				return err
-			}
-			cliflag.PrintFlags(command.Flags())
-			if err := o.Complete(); err != nil {
-				return err
-			}
-			if err := o.Validate(); err != nil {
-				return err
-			}
-			return o.RunServer(command.Context())
-		},
+	command := program.NewCommand(installation.APIServer, "Serve the API group nsinit.dev", o.Logs, o.RunServer, o.Complete, o.Validate)
+	command.Long = "nsinit-apiserver serves NamespaceInitializerConfigurations, NamespaceLifecycles, NamespacePopulations and PopulatedNamespaces through the aggregation layer. " +
+		"It stores them in an embedded etcd, which the command etcd runs, or in an etcd cluster."
+	command.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if err := o.Registry.Set(); err != nil {
+			return fmt.Errorf("--emulated-version or --feature-gates: %w", err)
+		}
+		return nil
 	}
 	o.AddFlags(command.Flags())
 	command.AddCommand(newEtcdCommand(), newStorageCommand())

@@ -9,6 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 package options
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -23,7 +24,6 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/component-base/logs"
-	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	baseversion "k8s.io/component-base/version"
@@ -120,11 +120,10 @@ func newRegistry() basecompatibility.ComponentGlobalsRegistry {
 	return registry
 }
 
-// AddFlags adds every flag of the server.
+// AddFlags adds every flag of the server except those of its logs.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Run.AddUniversalFlags(flags)
 	o.Recommended.AddFlags(flags)
-	logsapi.AddFlags(o.Logs, flags)
 	flags.StringVar(&o.EmbeddedEtcdDir, flagEtcdDir, o.EmbeddedEtcdDir,
 		"Data directory of the embedded etcd, which the command etcd runs, and which listens on a unix socket in this directory only. "+
 			"Without --etcd-servers, the default is "+defaultEtcdDir+". It cannot be combined with --etcd-servers.")
@@ -143,9 +142,7 @@ func (o *Options) Complete() error {
 		return fmt.Errorf("--embedded-etcd-dir=%s and --etcd-servers=%v cannot be combined: keep the first for the embedded etcd, or the second for an etcd cluster",
 			o.EmbeddedEtcdDir, etcd.StorageConfig.Transport.ServerList)
 	case len(etcd.StorageConfig.Transport.ServerList) == 0:
-		if o.EmbeddedEtcdDir == "" {
-			o.EmbeddedEtcdDir = defaultEtcdDir
-		}
+		o.EmbeddedEtcdDir = cmp.Or(o.EmbeddedEtcdDir, defaultEtcdDir)
 		endpoint, err := embeddedetcd.Endpoint(o.EmbeddedEtcdDir)
 		if err != nil {
 			return fmt.Errorf("--embedded-etcd-dir: %w", err)
@@ -154,13 +151,8 @@ func (o *Options) Complete() error {
 		etcd.StorageConfig.Transport.ServerList = []string{endpoint}
 	}
 	// By default, one kubeconfig serves all three purposes.
-	if kubeconfig := o.Recommended.CoreAPI.CoreAPIKubeconfigPath; kubeconfig != "" {
-		if o.Recommended.Authentication.RemoteKubeConfigFile == "" {
-			o.Recommended.Authentication.RemoteKubeConfigFile = kubeconfig
-		}
-		if o.Recommended.Authorization.RemoteKubeConfigFile == "" {
-			o.Recommended.Authorization.RemoteKubeConfigFile = kubeconfig
-		}
+	for _, file := range []*string{&o.Recommended.Authentication.RemoteKubeConfigFile, &o.Recommended.Authorization.RemoteKubeConfigFile} {
+		*file = cmp.Or(*file, o.Recommended.CoreAPI.CoreAPIKubeconfigPath)
 	}
 	if err := o.Recommended.SecureServing.MaybeDefaultWithSelfSignedCerts(installation.APIServer, nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
 		return fmt.Errorf("cannot create a self-signed certificate: %w", err)
