@@ -15,17 +15,21 @@ import (
 // Cycle returns the names of entries that wait for each other: each for the next one, and the last one for the first
 // one. The second one comes after the first one in the plan. It is one of the shortest cycles, and nil if there is none.
 func Cycle(plan []Entry) []string {
-	var shortest []int
-	for _, i := range waitForLater(plan) {
-		if cycle := cycleFrom(plan, i); cycle != nil && (shortest == nil || len(cycle) < len(shortest)) {
+	var shortest []string
+	for _, i := range waitForLater(plan) { // first the entry of a cycle that comes first in the plan
+		from := reach(plan, i)
+		if from[i] < 0 {
+			continue
+		}
+		cycle := []string{plan[i].Name}
+		for at := from[i]; at != i; at = from[at] {
+			cycle = append(cycle, plan[at].Name)
+		}
+		if slices.Reverse(cycle[1:]); shortest == nil || len(cycle) < len(shortest) {
 			shortest = cycle
 		}
 	}
-	var names []string
-	for _, i := range shortest {
-		names = append(names, plan[i].Name)
-	}
-	return names
+	return shortest
 }
 
 // Explain describes a cycle: what each of its entries waits for, and why.
@@ -81,30 +85,6 @@ func waitForLater(plan []Entry) []int {
 		}
 	}
 	return later
-}
-
-// cycleFrom returns a shortest cycle through an entry and a later one that it waits for, or nil.
-func cycleFrom(plan []Entry, i int) []int {
-	var shortest []int
-	for j := i + 1; j < len(plan); j++ {
-		if !waits(plan, i, j) {
-			continue
-		}
-		from := reach(plan, j)
-		if from[i] < 0 {
-			continue
-		}
-		cycle := []int{i}
-		for at := from[i]; at != j; at = from[at] {
-			cycle = append(cycle, at)
-		}
-		cycle = append(cycle, j)
-		slices.Reverse(cycle[1:])
-		if shortest == nil || len(cycle) < len(shortest) {
-			shortest = cycle
-		}
-	}
-	return shortest
 }
 
 // reach returns, for each entry, from which one it is reached on a shortest way from entry i along the entries that
