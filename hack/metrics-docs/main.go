@@ -114,15 +114,14 @@ func main() {
 
 func run() error {
 	server, manager, sdk := newRegistry(), newRegistry(), newRegistry()
-	reader := admission.NewReader(nil, nil, clock.RealClock{})
+	_, readerErr := admission.NewReader(nil, nil, clock.RealClock{}, server.Register)
 	_, err := initializer.New(initializer.Options{
 		Name: "any.example.com", Initialize: func(context.Context, *corev1.Namespace) error { return nil },
 		Core: fake.NewClientset(), Nsinit: nsinitfake.NewClientset(), Metrics: collectors{nil, sdk},
 	})
 	_, webhookErr := webhook.NewEarlyWrites(nil, nil, server.Register)
 	_, certificatesErr := certificates.New(certificates.Dependencies{Register: manager.Register}, certificates.Options{})
-	if err := errors.Join(err, webhookErr, certificatesErr,
-		reader.Metrics().Register(server.Register),
+	if err := errors.Join(err, readerErr, webhookErr, certificatesErr,
 		collectors{nil, server}.Register(apiserver.ServingCertificate{}.Metric()),
 		storage.NewMonitor(storage.MonitorOptions{}).Register(collectors{nil, server}.Register),
 		lifecycle.NewMetrics().Register(manager.Register),

@@ -21,6 +21,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
@@ -63,7 +64,10 @@ func BenchmarkRead(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(destroy)
-	reader := NewReader(list, func(context.Context) error { return nil }, clock.RealClock{})
+	reader, err := NewReader(list, func(context.Context) error { return nil }, clock.RealClock{}, metrics.NewKubeRegistry().Register)
+	if err != nil {
+		b.Fatal(err)
+	}
 	go func() {
 		for i := 0; ctx.Err() == nil; i++ {
 			_, _ = client.Put(ctx, "/registry/nsinit.dev/others/"+fmt.Sprint(i%100), "")

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 
@@ -183,7 +184,10 @@ func TestReaderProperties(t *testing.T) {
 		var failure any // which rapid raises as a panic
 		synctest.Test(t, func(*testing.T) {
 			m := &model{}
-			m.Reader = NewReader(m.list, m.verify, clock.RealClock{})
+			var err error
+			if m.Reader, err = NewReader(m.list, m.verify, clock.RealClock{}, metrics.NewKubeRegistry().Register); err != nil {
+				panic(err)
+			}
 			defer func() {
 				failure = recover()
 				for _, w := range m.waiting {

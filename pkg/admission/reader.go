@@ -8,9 +8,11 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -31,23 +33,41 @@ type Reader struct {
 	list    List
 	verify  func(ctx context.Context) error
 	timeout time.Duration
-	metrics *Metrics
 	reads   cached.Reads[[]v1alpha1.NamespaceInitializerConfiguration]
 	// failing is true if the last read failed.
 	failing bool
+
+	requests, failures *metrics.Counter
+	duration           *metrics.Histogram
 }
 
-// NewReader returns a Reader. It calls verify after each list, and uses the list only if verify returns nil:
-// all earlier reads were then from the storage in use.
-func NewReader(list List, verify func(ctx context.Context) error, clock clock.PassiveClock) *Reader {
-	r := &Reader{list: list, verify: verify, timeout: readTimeout, metrics: newMetrics()}
+// NewReader returns a Reader, and registers its metrics. It calls verify after each list, and uses the list only if verify returns
+// nil: all earlier reads were then from the storage in use.
+func NewReader(list List, verify func(ctx context.Context) error, clock clock.PassiveClock, register func(metrics.Registerable) error) (*Reader, error) {
+	const namespace, subsystem = "nsinit", "configurations"
+	r := &Reader{
+		list: list, verify: verify, timeout: readTimeout,
+		requests: metrics.NewCounter(&metrics.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "requests_total", StabilityLevel: metrics.ALPHA,
+			Help: "Number of requests that needed the configurations. Requests that arrive during a read share the next one.",
+		}),
+		duration: metrics.NewHistogram(&metrics.HistogramOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "read_duration_seconds", StabilityLevel: metrics.ALPHA,
+			Help:    "Time that successful consistent reads of the configurations took, in seconds. A request waits for at most two reads.",
+			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2},
+		}),
+		failures: metrics.NewCounter(&metrics.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "read_failures_total", StabilityLevel: metrics.ALPHA,
+			Help: "Number of consistent reads of the configurations that failed. The NamespaceLifecycles that needed them were refused.",
+		}),
+	}
 	r.reads.What, r.reads.Read, r.reads.Clock, r.reads.Ended = "the configurations", r.read, clock, r.ended
-	return r
+	return r, errors.Join(register(r.requests), register(r.duration), register(r.failures))
 }
 
 // Configurations returns the configurations, as Dependencies requires. The error is that of the read, or the cause of the end of ctx.
 func (r *Reader) Configurations(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
-	r.metrics.requests.Inc()
+	r.requests.Inc()
 	return r.reads.Do(ctx)
 }
 
@@ -56,9 +76,6 @@ func (r *Reader) Ready(ctx context.Context) error {
 	_, err := r.Configurations(ctx)
 	return err
 }
-
-// Metrics returns the metrics of the reads.
-func (r *Reader) Metrics() *Metrics { return r.metrics }
 
 // read returns the configurations in the right storage, within the timeout.
 func (r *Reader) read(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
@@ -79,8 +96,12 @@ func (r *Reader) read(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfi
 
 // ended counts a read, and logs the first failure and the first success after it. Reads end one after the other.
 func (r *Reader) ended(ctx context.Context, took time.Duration, items []v1alpha1.NamespaceInitializerConfiguration, err error) {
-	r.metrics.observe(took, err)
 	logger := klog.FromContext(ctx)
+	if err == nil {
+		r.duration.Observe(took.Seconds())
+	} else {
+		r.failures.Inc()
+	}
 	switch {
 	case err != nil && !r.failing:
 		logger.Error(err, "NamespaceLifecycles are refused until the configurations can be read")

@@ -47,8 +47,15 @@ func (s *store) List(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfig
 	return []v1alpha1.NamespaceInitializerConfiguration{{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(revision)}}}, nil
 }
 
-func (s *store) reader() *Reader {
-	return NewReader(s.List, func(context.Context) error { return s.wrong }, clock.RealClock{})
+func (s *store) reader() *Reader { return s.readerWith(metrics.NewKubeRegistry()) }
+
+// readerWith returns a Reader whose metrics are in a registry.
+func (s *store) readerWith(registry metrics.KubeRegistry) *Reader {
+	r, err := NewReader(s.List, func(context.Context) error { return s.wrong }, clock.RealClock{}, registry.Register)
+	if err != nil {
+		panic(err)
+	}
+	return r
 }
 
 // answer is what a caller got.
@@ -212,7 +219,7 @@ func TestCanceled(t *testing.T) {
 		if time.Since(began) > 0 {
 			t.Error("the read continues without a caller")
 		}
-		if got, err := testutil.GetCounterMetricValue(r.metrics.failures); err != nil || got != 0 {
+		if got, err := testutil.GetCounterMetricValue(r.failures); err != nil || got != 0 {
 			t.Errorf("%g reads failed, %v, but their callers left", got, err)
 		}
 	})
@@ -221,11 +228,8 @@ func TestCanceled(t *testing.T) {
 // TestMetrics counts requests, reads and failures.
 func TestMetrics(t *testing.T) {
 	s := &store{}
-	r := s.reader()
 	registry := metrics.NewKubeRegistry()
-	if err := r.Metrics().Register(registry.Register); err != nil {
-		t.Fatal(err)
-	}
+	r := s.readerWith(registry)
 	_ = r.Ready(t.Context())
 	s.wrong = errors.New("the storage was lost")
 	_ = r.Ready(t.Context())

@@ -113,8 +113,8 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.Extra
 		closeList()
 	}()
 	identity := storage.NewIdentity(store, core.CoreV1(), namespace, name, timing.SystemClock())
-	reader := admission.NewReader(list, identity.Verify, timing.SystemClock())
-	if err := reader.Metrics().Register(o.Register); err != nil {
+	reader, err := admission.NewReader(list, identity.Verify, timing.SystemClock(), o.Register)
+	if err != nil {
 		return nil, nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
 	space, err := o.newSpaceMonitor(c.DrainedNotify())
