@@ -8,6 +8,7 @@ package namereuse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,9 +18,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -52,13 +55,13 @@ type Controller struct {
 
 	// namespaces is a separate informer, with the transformation of the others: the controller also runs in instances that do not lead,
 	// which have no other one, and begins only when the component is installed.
-	list, namespaces cache.SharedIndexInformer
+	namespaces coreinformers.NamespaceIndexInformer
+	list       coreinformers.ConfigMapIndexInformer
 	// installed is closed when the ConfigMap exists. Before, namespaces are not watched.
 	installed chan struct{}
 	queue     workers.Queue
 
-	mu          sync.Mutex
-	terminating map[string]deletion
+	mu sync.Mutex
 	// removed are the removed names that are not in the list yet.
 	removed sets.Set[string]
 }
@@ -67,56 +70,45 @@ type Controller struct {
 func New(core kubernetes.Interface, namespace string, clock clock.WithTicker) (*Controller, error) {
 	c := &Controller{
 		core: core, clock: clock, namespace: namespace,
-		list: coreinformers.NewFilteredConfigMapInformer(core, namespace, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
+		list: coreinformers.NewTypedFilteredConfigMapInformer(core, namespace, 0, nil, func(options *metav1.ListOptions) {
 			options.FieldSelector = fields.OneTermEqualSelector("metadata.name", installation.RemovedNamespaces).String()
 		}),
-		namespaces:  coreinformers.NewNamespaceInformer(core, 0, cache.Indexers{}),
-		queue:       workers.NewQueue(Name, clock, 20*time.Millisecond, maxRetryDelay),
-		terminating: map[string]deletion{},
-		removed:     sets.New[string](),
-		installed:   make(chan struct{}),
+		namespaces: coreinformers.NewTypedNamespaceInformer(core, 0, nil),
+		queue:      workers.NewQueue(Name, clock, 20*time.Millisecond, maxRetryDelay),
+		removed:    sets.New[string](),
+		installed:  make(chan struct{}),
 	}
 	if err := c.namespaces.SetTransform(cached.ControlledNamespaces); err != nil {
 		return nil, err
 	}
 	installed := sync.OnceFunc(func() { close(c.installed) })
-	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
-		c.namespaces: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { c.namespaceChanged(nil, object) },
-			UpdateFunc: c.namespaceChanged,
-			DeleteFunc: c.namespaceRemoved,
-		},
-		c.list: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { installed(); c.enqueueAll() },
-			UpdateFunc: c.listChanged,
-			DeleteFunc: func(any) { c.enqueueAll() },
-		},
-	} {
-		if _, err := informer.AddEventHandler(handler); err != nil {
-			return nil, fmt.Errorf("cannot watch: %w", err)
-		}
+	_, namespacesErr := c.namespaces.AddTypedEventHandler(coreinformers.NamespaceHandlerFuncs{
+		AddFunc:    func(namespace *corev1.Namespace) { c.namespaceChanged(namespace, namespace) },
+		UpdateFunc: c.namespaceChanged,
+		DeleteFunc: func(namespace coreinformers.DeletedNamespace) { c.namespaceRemoved(namespace.GetName()) },
+	})
+	_, listErr := c.list.AddTypedEventHandler(coreinformers.ConfigMapHandlerFuncs{
+		AddFunc:    func(*corev1.ConfigMap) { installed(); c.enqueueAll() },
+		UpdateFunc: c.listChanged,
+		DeleteFunc: func(coreinformers.DeletedConfigMap) { c.enqueueAll() },
+	})
+	if err := errors.Join(namespacesErr, listErr); err != nil {
+		return nil, fmt.Errorf("cannot watch: %w", err)
 	}
 	return c, nil
 }
 
 // enqueueAll adds the list and each terminating namespace to the queue.
 func (c *Controller) enqueueAll() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.queue.Add(listKey)
-	for name := range c.terminating {
-		c.queue.Add(name)
+	for _, namespace := range c.terminating() {
+		c.queue.Add(namespace.Name)
 	}
 }
 
 // listChanged adds the list and the names that changed in it to the queue.
-func (c *Controller) listChanged(oldObj, newObj any) {
+func (c *Controller) listChanged(oldList, newList *corev1.ConfigMap) {
 	c.queue.Add(listKey)
-	oldList, _ := oldObj.(*corev1.ConfigMap)
-	newList, ok := newObj.(*corev1.ConfigMap)
-	if !ok || oldList == nil {
-		return
-	}
 	for name, value := range newList.Data {
 		if oldList.Data[name] != value {
 			c.queue.Add(name)
@@ -126,39 +118,20 @@ func (c *Controller) listChanged(oldObj, newObj any) {
 
 // namespaceChanged adds a terminating namespace to the queue. It also detects that another namespace
 // replaced one of its name, because an interrupted watch does not show the removal.
-func (c *Controller) namespaceChanged(oldObj, newObj any) {
-	namespace, ok := newObj.(*corev1.Namespace)
-	if !ok {
-		return
+func (c *Controller) namespaceChanged(oldNamespace, newNamespace *corev1.Namespace) {
+	if oldNamespace.UID != newNamespace.UID {
+		c.namespaceRemoved(newNamespace.Name)
 	}
-	oldNamespace, _ := oldObj.(*corev1.Namespace)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	replaced := oldNamespace != nil && oldNamespace.UID != namespace.UID
-	if replaced {
-		c.removed.Insert(namespace.Name)
-	}
-	before := c.terminating[namespace.Name]
-	if namespace.DeletionTimestamp != nil {
-		c.terminating[namespace.Name] = deletionOf(namespace)
-		c.queue.Add(namespace.Name)
-	} else {
-		delete(c.terminating, namespace.Name)
-	}
-	if replaced || before != c.terminating[namespace.Name] {
+	if newNamespace.DeletionTimestamp != nil {
+		c.queue.Add(newNamespace.Name)
 		c.queue.AddAfter(listKey, settleDelay)
 	}
 }
 
-func (c *Controller) namespaceRemoved(object any) {
-	namespace, ok := cached.Object[*corev1.Namespace](object)
-	if !ok {
-		return
-	}
+func (c *Controller) namespaceRemoved(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.terminating, namespace.Name)
-	c.removed.Insert(namespace.Name)
+	c.removed.Insert(name)
 	c.queue.AddAfter(listKey, settleDelay)
 }
 
@@ -189,18 +162,21 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 // current returns the ConfigMap, or nil if the component is not installed.
-func (c *Controller) current() (*corev1.ConfigMap, error) {
-	object, _, err := c.list.GetStore().GetByKey(c.namespace + "/" + installation.RemovedNamespaces)
+func (c *Controller) current() *corev1.ConfigMap {
+	object, _, _ := c.list.GetStore().GetByKey(c.namespace + "/" + installation.RemovedNamespaces) // a store has no error
 	configMap, _ := object.(*corev1.ConfigMap)
-	return configMap, err
+	return configMap
+}
+
+// terminating returns the namespaces that are being deleted.
+func (c *Controller) terminating() []*corev1.Namespace {
+	all, _ := corelisters.NewNamespaceLister(c.namespaces.GetIndexer()).List(labels.Everything()) // a cache has no error
+	return slices.DeleteFunc(all, func(namespace *corev1.Namespace) bool { return namespace.DeletionTimestamp == nil })
 }
 
 // reconcileList updates the list. It returns a conflict if the list changed since it was read.
 func (c *Controller) reconcileList(ctx context.Context) error {
-	configMap, err := c.current()
-	if err != nil {
-		return err
-	}
+	configMap := c.current()
 	if configMap == nil {
 		c.forget(c.observe(time.Time{}).removed)
 		return nil
@@ -226,18 +202,13 @@ func (c *Controller) reconcileList(ctx context.Context) error {
 
 // reconcileNamespace updates spec.finalizers of a terminating namespace.
 func (c *Controller) reconcileNamespace(ctx context.Context, name string) error {
-	configMap, err := c.current()
+	namespace, err := corelisters.NewNamespaceLister(c.namespaces.GetIndexer()).Get(name)
 	if err != nil {
-		return err
-	}
-	object, found, err := c.namespaces.GetStore().GetByKey(name)
-	namespace, ok := object.(*corev1.Namespace)
-	if err != nil || !found || !ok {
-		return err
+		return utilapierrors.IgnoreAbsent(err)
 	}
 	var period time.Duration
 	var listed time.Time
-	if configMap != nil {
+	if configMap := c.current(); configMap != nil {
 		period, _ = periodOf(configMap.Data)
 		listed = listedSince(configMap.Data[name])
 	}
@@ -257,11 +228,15 @@ func (c *Controller) reconcileNamespace(ctx context.Context, name string) error 
 	return nil
 }
 
-// observe returns a copy of the names.
+// observe returns what the next content of the list depends on.
 func (c *Controller) observe(created time.Time) observation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return observation{created: created, terminating: maps.Clone(c.terminating), removed: c.removed.Clone(), now: c.clock.Now()}
+	o := observation{created: created, terminating: map[string]deletion{}, removed: c.removed.Clone(), now: c.clock.Now()}
+	for _, namespace := range c.terminating() {
+		o.terminating[namespace.Name] = deletionOf(namespace)
+	}
+	return o
 }
 
 // forget removes names that are in the list.
