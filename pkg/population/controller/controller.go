@@ -8,6 +8,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ import (
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/sdk/generated/informers/externalversions"
+	typedinformers "github.com/nsinit/nsinit/sdk/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/sdk/generated/listers/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
 	"github.com/nsinit/nsinit/sdk/util/cached"
@@ -94,7 +96,7 @@ type Controller struct {
 	statuses, readiness, rollouts workers.Queue
 
 	informers   externalversions.SharedInformerFactory
-	namespaces  cache.SharedIndexInformer
+	namespaces  cache.TypedSharedIndexInformer[*metav1.PartialObjectMetadata]
 	inventories listers.PopulatedNamespaceLister
 	populations listers.NamespacePopulationLister
 	synced      []cache.InformerSynced
@@ -137,21 +139,22 @@ func New(config Config) (*Controller, error) {
 		reports:   map[string]report{},
 	}
 	c.repairs, c.changes = newQueue("population-repairs", c.Creator), newQueue("populated-namespaces", c.Creator)
-	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
-		inventories.Informer(): cache.ResourceEventHandlerDetailedFuncs{AddFunc: c.inventoryAdded, UpdateFunc: c.inventoryUpdated, DeleteFunc: c.inventoryChanged},
-		populations.Informer(): cache.ResourceEventHandlerFuncs{AddFunc: c.populationChanged, UpdateFunc: c.populationUpdated, DeleteFunc: c.populationChanged},
-		namespaces: cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { c.enqueueRollouts() }, UpdateFunc: c.namespaceUpdated, DeleteFunc: func(any) { c.enqueueRollouts() },
-		},
-	} {
-		registration, err := informer.AddEventHandler(handler)
-		if err != nil {
-			return nil, err
-		}
-		if informer != namespaces { // which may be forbidden
-			c.synced = append(c.synced, registration.HasSynced)
-		}
+	inventoriesRead, inventoriesErr := inventories.TypedInformer().AddTypedEventHandler(typedinformers.PopulatedNamespaceDetailedHandlerFuncs{
+		AddFunc: c.inventoryAdded, UpdateFunc: c.inventoryUpdated,
+		DeleteFunc: func(deleted typedinformers.DeletedPopulatedNamespace) { c.inventoryChanged(deleted.OptionalObj) },
+	})
+	populationsRead, populationsErr := populations.TypedInformer().AddTypedEventHandler(typedinformers.NamespacePopulationHandlerFuncs{
+		AddFunc: func(p *v1alpha1.NamespacePopulation) { c.populationChanged(p.Name) }, UpdateFunc: c.populationUpdated,
+		DeleteFunc: func(deleted typedinformers.DeletedNamespacePopulation) { c.populationChanged(deleted.GetName()) },
+	})
+	_, namespacesErr := namespaces.AddTypedEventHandler(cache.TypedResourceEventHandlerFuncs[*metav1.PartialObjectMetadata]{
+		AddFunc: func(*metav1.PartialObjectMetadata) { c.enqueueRollouts() }, UpdateFunc: c.namespaceUpdated,
+		DeleteFunc: func(cache.DeletedObject[*metav1.PartialObjectMetadata]) { c.enqueueRollouts() },
+	})
+	if err := errors.Join(inventoriesErr, populationsErr, namespacesErr); err != nil {
+		return nil, err
 	}
+	c.synced = []cache.InformerSynced{inventoriesRead.HasSynced, populationsRead.HasSynced} // the namespaces may be forbidden
 	config.Exemptions.OnChange(c.enqueueRollouts)
 	return c, nil
 }
@@ -240,19 +243,14 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 }
 
 // inventoryAdded queues the namespace of an inventory that existed at the start: the Populator creates others.
-func (c *Controller) inventoryAdded(object any, isInInitialList bool) {
-	if inventory, ok := object.(*v1alpha1.PopulatedNamespace); ok && isInInitialList {
+func (c *Controller) inventoryAdded(inventory *v1alpha1.PopulatedNamespace, isInInitialList bool) {
+	if isInInitialList {
 		c.changes.Add(inventory.Name)
 	}
-	c.inventoryChanged(object)
+	c.inventoryChanged(inventory)
 }
 
-func (c *Controller) inventoryUpdated(oldObj, newObj any) {
-	before, ok := oldObj.(*v1alpha1.PopulatedNamespace)
-	after, stillOK := newObj.(*v1alpha1.PopulatedNamespace)
-	if !ok || !stillOK {
-		return
-	}
+func (c *Controller) inventoryUpdated(before, after *v1alpha1.PopulatedNamespace) {
 	// Only the Populator updates an inventory. A resync does not change the resource version.
 	if before.ResourceVersion == after.ResourceVersion || before.UID != after.UID {
 		c.changes.Add(after.Name)
@@ -265,10 +263,9 @@ func (c *Controller) inventoryUpdated(oldObj, newObj any) {
 	c.inventoryChanged(after)
 }
 
-// inventoryChanged queues the populations of an inventory.
-func (c *Controller) inventoryChanged(object any) {
-	inventory, ok := cached.Object[*v1alpha1.PopulatedNamespace](object)
-	if !ok {
+// inventoryChanged queues the populations of an inventory, which is nil if its last state is not known.
+func (c *Controller) inventoryChanged(inventory *v1alpha1.PopulatedNamespace) {
+	if inventory == nil {
 		return
 	}
 	for _, entry := range inventory.Status.Objects {
@@ -276,25 +273,20 @@ func (c *Controller) inventoryChanged(object any) {
 	}
 }
 
-func (c *Controller) populationUpdated(oldObj, newObj any) {
-	before, ok := oldObj.(*v1alpha1.NamespacePopulation)
-	after, stillOK := newObj.(*v1alpha1.NamespacePopulation)
+func (c *Controller) populationUpdated(before, after *v1alpha1.NamespacePopulation) {
 	switch {
-	case !ok || !stillOK:
 	case before.Generation != after.Generation || before.UID != after.UID:
-		c.populationChanged(after)
+		c.populationChanged(after.Name)
 	case !sameMetadata(before, after) || !readySince(before).Equal(readySince(after)):
 		c.rollouts.Add(after.Name)
 	}
 }
 
 // populationChanged queues a population and every namespace.
-func (c *Controller) populationChanged(object any) {
-	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
-		c.statuses.AddAfter(key, settle)
-		c.readiness.Add(key)
-		c.rollouts.Add(key)
-	}
+func (c *Controller) populationChanged(name string) {
+	c.statuses.AddAfter(name, settle)
+	c.readiness.Add(name)
+	c.rollouts.Add(name)
 	c.Retry()
 	c.enqueueAll()
 }

@@ -26,8 +26,9 @@ import (
 )
 
 // newNamespaces returns an informer of the metadata of the namespaces.
-func newNamespaces(client metadata.Interface) (cache.SharedIndexInformer, error) {
-	informer := metadatainformer.NewFilteredMetadataInformer(client, corev1.SchemeGroupVersion.WithResource("namespaces"), "", 0, cache.Indexers{}, nil).Informer()
+func newNamespaces(client metadata.Interface) (cache.TypedSharedIndexInformer[*metav1.PartialObjectMetadata], error) {
+	informer := cache.NewTypedSharedIndexInformer[*metav1.PartialObjectMetadata](
+		metadatainformer.NewFilteredMetadataInformer(client, corev1.SchemeGroupVersion.WithResource("namespaces"), "", 0, cache.Indexers{}, nil).Informer())
 	if err := informer.SetTransform(cached.NamespaceMetadata); err != nil {
 		return nil, err
 	}
@@ -64,12 +65,7 @@ func (c *Controller) listNamespaces() []*metav1.PartialObjectMetadata {
 
 // namespaceUpdated queues a namespace whose labels or creator have changed, or that has opened after something changed in it. It
 // queues the rollouts to which the change can matter.
-func (c *Controller) namespaceUpdated(oldObj, newObj any) {
-	before, ok := oldObj.(*metav1.PartialObjectMetadata)
-	after, stillOK := newObj.(*metav1.PartialObjectMetadata)
-	if !ok || !stillOK {
-		return
-	}
+func (c *Controller) namespaceUpdated(before, after *metav1.PartialObjectMetadata) {
 	isSame, isSelectedAnew := before.UID == after.UID, selectsAnew(before, after)
 	if isSame && isSelectedAnew {
 		c.changes.Add(after.Name)

@@ -236,7 +236,7 @@ func runBlocked(t *testing.T, count int) (c *Controller, ctx context.Context, ca
 	}
 	calls = &reconciliations{began: map[string]int{}, running: map[string]chan error{}}
 	c, ctx, halt := runController(t, nsinitfake.NewClientset(inventories...), corefake.NewClientset(namespaces...), calls.populate)
-	c.populationChanged(&v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
+	c.populationChanged("p")
 	synctest.Wait()
 	if len(calls.running) == 0 || len(calls.running) == count {
 		t.Errorf("%d of %d namespaces are reconciled, the others must wait", len(calls.running), count)

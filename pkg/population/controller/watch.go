@@ -23,7 +23,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/sdk/util/cached"
 	"github.com/nsinit/nsinit/sdk/util/workers"
 )
 
@@ -63,8 +62,9 @@ func (c *Controller) follow(ctx context.Context, kind schema.GroupVersionKind) e
 // is an event like a deletion, so the label is restored.
 func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionResource, gone func()) cache.SharedIndexInformer {
 	logger := klog.FromContext(ctx).WithValues("resource", resource)
-	informer := metadatainformer.NewFilteredMetadataInformer(c.Metadata, resource, metav1.NamespaceAll, 0, cache.Indexers{},
-		func(options *metav1.ListOptions) { options.LabelSelector = v1alpha1.LabelPopulation }).Informer()
+	informer := cache.NewTypedSharedIndexInformer[*metav1.PartialObjectMetadata](
+		metadatainformer.NewFilteredMetadataInformer(c.Metadata, resource, metav1.NamespaceAll, 0, cache.Indexers{},
+			func(options *metav1.ListOptions) { options.LabelSelector = v1alpha1.LabelPopulation }).Informer())
 	errs := []error{informer.SetTransform(slimmed), informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
 		switch {
 		case apierrors.IsForbidden(err):
@@ -76,19 +76,23 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 			cache.DefaultWatchErrorHandler(ctx, reflector, err)
 		}
 	})}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(object any, isInInitialList bool) {
+	_, err := informer.AddTypedEventHandler(cache.TypedResourceEventHandlerDetailedFuncs[*metav1.PartialObjectMetadata]{
+		AddFunc: func(object *metav1.PartialObjectMetadata, isInInitialList bool) {
 			if isInInitialList { // it may have changed since it was applied
 				enqueueNamespace(c.changes, object)
 			}
 		},
-		UpdateFunc: func(oldObj, newObj any) {
-			if drifted(oldObj, newObj) {
-				enqueueNamespace(c.repairs, oldObj) // its owner can be removed
-				enqueueNamespace(c.repairs, newObj)
+		UpdateFunc: func(before, after *metav1.PartialObjectMetadata) {
+			if drifted(before, after) {
+				enqueueNamespace(c.repairs, before) // its owner can be removed
+				enqueueNamespace(c.repairs, after)
 			}
 		},
-		DeleteFunc: func(object any) { enqueueNamespace(c.repairs, object) },
+		DeleteFunc: func(deleted cache.DeletedObject[*metav1.PartialObjectMetadata]) {
+			if deleted.OptionalObj != nil {
+				enqueueNamespace(c.repairs, deleted.OptionalObj)
+			}
+		},
 	})
 	if err := errors.Join(append(errs, err)...); err != nil {
 		logger.Error(err, "Cannot set up a watch")
@@ -98,16 +102,12 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 }
 
 // enqueueNamespace queues the namespace of an object. The namespace owns a cluster-scoped object.
-func enqueueNamespace(to workers.Queue, object any) {
-	metadata, ok := cached.Object[metav1.Object](object)
-	if !ok {
+func enqueueNamespace(to workers.Queue, object *metav1.PartialObjectMetadata) {
+	if object.Namespace != "" {
+		to.Add(object.Namespace)
 		return
 	}
-	if namespace := metadata.GetNamespace(); namespace != "" {
-		to.Add(namespace)
-		return
-	}
-	for _, owner := range metadata.GetOwnerReferences() {
+	for _, owner := range object.OwnerReferences {
 		if owner.APIVersion == "v1" && owner.Kind == "Namespace" {
 			to.Add(owner.Name)
 		}
@@ -139,14 +139,9 @@ func hashOf(fields []metav1.ManagedFieldsEntry) string {
 
 // drifted reports whether an update changed more than the status of an object, which controllers update often. Every
 // change of a field changes managedFields, except a second change by the same client in the same second.
-func drifted(oldObj, newObj any) bool {
-	before, ok := oldObj.(metav1.Object)
-	after, stillOK := newObj.(metav1.Object)
-	if !ok || !stillOK {
-		return true
-	}
-	differs := func(writes string) bool { return before.GetAnnotations()[writes] != after.GetAnnotations()[writes] }
-	return before.GetUID() != after.GetUID() || differs(mainWrites) || !differs(allWrites) && before.GetResourceVersion() != after.GetResourceVersion() ||
-		!equality.Semantic.DeepEqual(before.GetLabels(), after.GetLabels()) || !equality.Semantic.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences()) ||
-		(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil)
+func drifted(before, after *metav1.PartialObjectMetadata) bool {
+	differs := func(writes string) bool { return before.Annotations[writes] != after.Annotations[writes] }
+	return before.UID != after.UID || differs(mainWrites) || !differs(allWrites) && before.ResourceVersion != after.ResourceVersion ||
+		!equality.Semantic.DeepEqual(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
+		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 }
