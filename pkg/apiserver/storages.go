@@ -7,6 +7,9 @@ SPDX-License-Identifier: Apache-2.0
 package apiserver
 
 import (
+	"errors"
+	"maps"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -24,42 +27,25 @@ import (
 func (c CompletedConfig) storages() (map[string]rest.Storage, error) {
 	extra, getter := c.extra, c.generic.RESTOptionsGetter
 	checker := authorization.New(c.generic.Authorization.Authorizer)
-	configurations, err := generic.New(namespaceinitializerconfiguration.NewKind(checker, extra.Clock), extra.Scheme, getter)
-	if err != nil {
-		return nil, err
+	storages := map[string]rest.Storage{
+		v1alpha1.ResourceInitializers:     &initializers{},
+		v1alpha1.ResourceAdmissionReviews: webhook.New(extra.Webhooks),
 	}
-	lifecycles, err := namespacelifecycle.New(extra.Scheme, getter, checker, namespacelifecycle.Options{
-		Clock:           extra.Clock,
-		ReadRepairAfter: extra.ReadRepairAfter,
-		Identified:      extra.Identity.Verify,
-		Confirmed:       extra.Identity.Confirm,
-	})
-	if err != nil {
-		return nil, err
+	add := func(served map[string]rest.Storage, err error) error {
+		maps.Copy(storages, served)
+		return err
 	}
-	populations, err := generic.New(population.NewKind(), extra.Scheme, getter)
-	if err != nil {
-		return nil, err
-	}
-	populated, err := generic.New(population.NewPopulatedKind(), extra.Scheme, getter)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]rest.Storage{
-		"namespaceinitializerconfigurations":          configurations.Main,
-		"namespaceinitializerconfigurations/status":   configurations.Subresources["status"],
-		"namespaceinitializerconfigurations/finalize": &generic.PostableREST{SubresourceREST: configurations.Subresources["finalize"]},
-		v1alpha1.ResourceInitializers:                 &initializers{},
-		v1alpha1.ResourceAdmissionReviews:             webhook.New(extra.Webhooks),
-		"namespacelifecycles":                         lifecycles.Lifecycle,
-		"namespacelifecycles/status":                  lifecycles.Status,
-		"namespacelifecycles/finalize":                lifecycles.Finalize,
-		"namespacelifecycles/initialize":              lifecycles.Initialize,
-		"namespacepopulations":                        &generic.CollectionREST{REST: populations.Main},
-		"namespacepopulations/status":                 populations.Subresources["status"],
-		"populatednamespaces":                         &generic.CollectionREST{REST: populated.Main},
-		"populatednamespaces/status":                  populated.Subresources["status"],
-	}, nil
+	return storages, errors.Join(
+		add(generic.New(namespaceinitializerconfiguration.NewKind(checker, extra.Clock), extra.Scheme, getter)),
+		add(namespacelifecycle.New(extra.Scheme, getter, checker, namespacelifecycle.Options{
+			Clock:           extra.Clock,
+			ReadRepairAfter: extra.ReadRepairAfter,
+			Identified:      extra.Identity.Verify,
+			Confirmed:       extra.Identity.Confirm,
+		})),
+		add(generic.New(population.NewKind(), extra.Scheme, getter)),
+		add(generic.New(population.NewPopulatedKind(), extra.Scheme, getter)),
+	)
 }
 
 // initializers serves a resource that exists for authorization only: RBAC grants the verbs initialize and finalize on the names of

@@ -36,10 +36,12 @@ func Finalizers[T TerminableObject]() Part[T] {
 }
 
 // Finalize returns the endpoint finalize. A participant removes its own name, and a user who may
-// open the namespace that namespaceOf returns adds names. An empty namespace stands for all.
+// open the namespace that namespaceOf returns adds names. An empty namespace stands for all. As in the
+// design of namespaces, a POST is possible, too.
 func Finalize[T TerminableObject](checker *authorization.Checker, namespaceOf func(T) string) Endpoint[T] {
 	return Endpoint[T]{
-		Owns: []string{partFinalizers},
+		Owns:     []string{partFinalizers},
+		Postable: true,
 		Validate: func(updated, old T) field.ErrorList {
 			return validation.ValidateFinalize(*updated.SpecFinalizers(), *old.SpecFinalizers())
 		},

@@ -71,6 +71,8 @@ type Part[T Object] struct {
 type Endpoint[T Object] struct {
 	// Owns names the parts that the client writes.
 	Owns []string
+	// Postable: a POST makes the same update as a PUT.
+	Postable bool
 	// Entries returns the names of the entries of status.initializers, and the names that they can have. Other names are refused:
 	// managedFields would keep them. It may be nil.
 	Entries func(T) (names, known []string)

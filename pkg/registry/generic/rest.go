@@ -25,17 +25,9 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 )
 
-// Storage holds what serves a kind.
-type Storage struct {
-	// Main serves the main endpoint. If the kind is deleted in one step, CollectionREST adds the
-	// deletion of collections to it.
-	Main *REST
-	// Subresources serve the other endpoints, by name. PostableREST adds POST to one.
-	Subresources map[string]*SubresourceREST
-}
-
-// New returns the storage of a kind. The scheme holds the generated validation.
-func New[T Object](kind *Kind[T], scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter) (*Storage, error) {
+// New returns what serves the resource of a kind and its subresources, by their names in the API. The scheme holds the
+// generated validation.
+func New[T Object](kind *Kind[T], scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter) (map[string]rest.Storage, error) {
 	strategy := NewStrategy(kind, "", scheme)
 	store := &genericregistry.Store{
 		NewFunc:                   kind.New,
@@ -63,13 +55,21 @@ func New[T Object](kind *Kind[T], scheme *runtime.Scheme, getter apiserverregist
 	if err := store.CompleteWithOptions(&apiserverregistry.StoreOptions{RESTOptions: getter, AttrFunc: kind.attributes}); err != nil {
 		return nil, err
 	}
-	subresources := map[string]*SubresourceREST{}
-	for name := range kind.Endpoints {
-		if name != "" {
-			subresources[name] = newSubresourceREST(store, NewStrategy(kind, name, scheme))
+	storages := map[string]rest.Storage{kind.Resource: main}
+	if kind.Terminate == nil {
+		storages[kind.Resource] = &CollectionREST{main}
+	}
+	for name, endpoint := range kind.Endpoints {
+		if name == "" {
+			continue
+		}
+		subresource := newSubresourceREST(store, NewStrategy(kind, name, scheme))
+		storages[kind.Resource+"/"+name] = subresource
+		if endpoint.Postable {
+			storages[kind.Resource+"/"+name] = &PostableREST{subresource}
 		}
 	}
-	return &Storage{Main: main, Subresources: subresources}, nil
+	return storages, nil
 }
 
 // attributes returns the labels and the selectable fields of an object.

@@ -154,7 +154,8 @@ func (s *Strategy[T]) ownsField(path fieldpath.Path) bool {
 	return owned
 }
 
-// refuse implements subresourceStrategy. The store reports conflicts later.
+// refuse returns why a subresource cannot have what a client sent, which is not prepared yet, or nil. The store reports conflicts
+// later.
 func (s *Strategy[T]) refuse(object, oldObject runtime.Object) error {
 	sent, old := object.(T), oldObject.(T)
 	if version := sent.GetResourceVersion(); s.endpoint.Entries == nil || version != "" && version != old.GetResourceVersion() {
@@ -178,18 +179,13 @@ func (s *Strategy[T]) refuse(object, oldObject runtime.Object) error {
 	return apierrors.NewInvalid(kinds[0].GroupKind(), old.GetName(), field.ErrorList{refusal})
 }
 
-// authorize implements subresourceStrategy.
-func (s *Strategy[T]) authorize(ctx context.Context, updated, old runtime.Object) error {
-	if s.endpoint.Authorize == nil {
-		return nil
+// authorize returns the annotations of the audit log for a valid change, or why its user must not make it.
+func (s *Strategy[T]) authorize(ctx context.Context, updated, old runtime.Object) (annotations map[string]string, err error) {
+	if s.endpoint.Authorize != nil {
+		err = s.endpoint.Authorize(ctx, updated.(T), old.(T))
 	}
-	return s.endpoint.Authorize(ctx, updated.(T), old.(T))
-}
-
-// audit implements subresourceStrategy.
-func (s *Strategy[T]) audit(updated, old runtime.Object) map[string]string {
-	if s.endpoint.Audit == nil {
-		return nil
+	if err == nil && s.endpoint.Audit != nil {
+		annotations = s.endpoint.Audit(updated.(T), old.(T))
 	}
-	return s.endpoint.Audit(updated.(T), old.(T))
+	return annotations, err
 }

@@ -21,22 +21,15 @@ import (
 	"github.com/nsinit/nsinit/pkg/authorization"
 )
 
-// subresourceStrategy is the strategy of a subresource.
-type subresourceStrategy interface {
-	rest.RESTUpdateStrategy
-	rest.ResetFieldsFilterStrategy
-	refuse(sent, old runtime.Object) error
-	authorize(ctx context.Context, updated, old runtime.Object) error
-	audit(updated, old runtime.Object) map[string]string
-}
-
 // SubresourceREST serves GET, PUT and PATCH of the parts that a subresource owns. It never creates
 // an object. Authorization runs inside the guaranteed update, on the object as it is stored
 // and as it would be, for every verb.
 type SubresourceREST struct {
 	rest.ResetFieldsFilterStrategy
-	store    *genericregistry.Store
-	strategy subresourceStrategy
+	store *genericregistry.Store
+	// refuse and authorize are methods of the strategy.
+	refuse    func(sent, old runtime.Object) error
+	authorize func(ctx context.Context, updated, old runtime.Object) (annotations map[string]string, err error)
 }
 
 var _ interface {
@@ -47,10 +40,10 @@ var _ interface {
 } = (*SubresourceREST)(nil)
 
 // newSubresourceREST returns the storage of a subresource of the objects in store.
-func newSubresourceREST(store *genericregistry.Store, strategy subresourceStrategy) *SubresourceREST {
+func newSubresourceREST[T Object](store *genericregistry.Store, strategy *Strategy[T]) *SubresourceREST {
 	own := *store
 	own.UpdateStrategy = strategy
-	return &SubresourceREST{strategy, &own, strategy}
+	return &SubresourceREST{strategy, &own, strategy.refuse, strategy.authorize}
 }
 
 // New implements rest.Storage.
@@ -68,18 +61,17 @@ func (r *SubresourceREST) Get(ctx context.Context, name string, options *metav1.
 // Update implements rest.Updater.
 func (r *SubresourceREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	var annotations map[string]string // of the last try
-	authorized := func(ctx context.Context, updated, old runtime.Object) error {
-		if err := r.strategy.authorize(ctx, updated, old); err != nil {
+	authorized := func(ctx context.Context, updated, old runtime.Object) (err error) {
+		if annotations, err = r.authorize(ctx, updated, old); err != nil {
 			return authorization.Refusal(r.store.DefaultQualifiedResource, name, err)
 		}
-		annotations = r.strategy.audit(updated, old)
 		if validateUpdate == nil {
 			return nil
 		}
 		return validateUpdate(ctx, updated, old)
 	}
 	info = rest.WrapUpdatedObjectInfo(withReadableVersion(info), func(_ context.Context, sent, old runtime.Object) (runtime.Object, error) {
-		return sent, r.strategy.refuse(sent, old)
+		return sent, r.refuse(sent, old)
 	})
 	object, created, err := r.store.Update(ctx, name, info, validateCreate, authorized, false, options)
 	if err == nil && !dryrun.IsDryRun(options.DryRun) {

@@ -28,6 +28,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/registry/generic"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/util/timing"
 )
@@ -43,7 +44,7 @@ var errUnavailable = errors.New("no authorizer answered")
 // model is the storage of one NamespaceLifecycle, with random writes by random users.
 type model struct {
 	t       *rapid.T
-	storage *Storage
+	storage *served
 	clock   *testingclock.FakeClock
 	// versions are all records that were ever read, of former incarnations, too.
 	versions []*nsinit.NamespaceLifecycle
@@ -51,12 +52,32 @@ type model struct {
 	deaf bool
 }
 
+// served is what serves a NamespaceLifecycle.
+type served struct {
+	Lifecycle          *REST
+	Finalize           *generic.PostableREST
+	Status, Initialize *generic.SubresourceREST
+}
+
+func servedBy(storages map[string]rest.Storage, err error) (*served, error) {
+	if err != nil {
+		return nil, err
+	}
+	const resource = "namespacelifecycles"
+	return &served{
+		Lifecycle:  storages[resource].(*REST),
+		Finalize:   storages[resource+"/finalize"].(*generic.PostableREST),
+		Status:     storages[resource+"/status"].(*generic.SubresourceREST),
+		Initialize: storages[resource+"/initialize"].(*generic.SubresourceREST),
+	}, nil
+}
+
 func newModel(t *rapid.T) *model {
 	m := &model{t: t, clock: testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	trusted := func(context.Context) error { return nil }
-	storage, err := New(scheme.New(), newMemory().RESTOptions(), authorization.New(authorizer.AuthorizerFunc(m.authorize)), Options{
+	storage, err := servedBy(New(scheme.New(), newMemory().RESTOptions(), authorization.New(authorizer.AuthorizerFunc(m.authorize)), Options{
 		Clock: m.clock, ReadRepairAfter: repairTime, Identified: trusted, Confirmed: trusted,
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,14 +28,6 @@ import (
 	"github.com/nsinit/nsinit/sdk/util/timing"
 )
 
-// Storage serves NamespaceLifecycles and their subresources.
-type Storage struct {
-	Lifecycle  *REST
-	Status     *generic.SubresourceREST
-	Finalize   *generic.PostableREST
-	Initialize *generic.SubresourceREST
-}
-
 // Options configure the storage of NamespaceLifecycles.
 type Options struct {
 	// Clock gives the times in the status.
@@ -124,8 +116,9 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, received.Add(timing.CreateTimeout))
 }
 
-// New returns the storage of NamespaceLifecycles. The checker authorizes initializers and participants.
-func New(scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter, checker *authorization.Checker, options Options) (*Storage, error) {
+// New returns what serves NamespaceLifecycles and their subresources, by their names in the API. The checker authorizes
+// initializers and participants.
+func New(scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter, checker *authorization.Checker, options Options) (map[string]rest.Storage, error) {
 	kind := NewKind(checker, options.Clock)
 	kind.Table = newTable()
 	kind.MayCreate = func(ctx context.Context) error {
@@ -134,14 +127,10 @@ func New(scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter, che
 		}
 		return nil
 	}
-	storage, err := generic.New(kind, scheme, getter)
+	storages, err := generic.New(kind, scheme, getter)
 	if err != nil {
 		return nil, err
 	}
-	return &Storage{
-		Lifecycle:  &REST{storage.Main, options},
-		Status:     storage.Subresources["status"],
-		Finalize:   &generic.PostableREST{SubresourceREST: storage.Subresources["finalize"]},
-		Initialize: storage.Subresources["initialize"],
-	}, nil
+	storages[kind.Resource] = &REST{storages[kind.Resource].(*generic.REST), options}
+	return storages, nil
 }

@@ -32,11 +32,11 @@ import (
 // which is an update that may create.
 func TestUnconfirmed(t *testing.T) {
 	objects := newMemory()
-	storage, err := New(scheme.New(), objects.RESTOptions(), authorization.New(authorizerfactory.NewAlwaysAllowAuthorizer()), Options{
+	storage, err := servedBy(New(scheme.New(), objects.RESTOptions(), authorization.New(authorizerfactory.NewAlwaysAllowAuthorizer()), Options{
 		Clock:      clock.RealClock{},
 		Identified: func(context.Context) error { return nil },
 		Confirmed:  func(context.Context) error { return errors.New("this is another storage") },
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,14 +61,14 @@ func TestUnconfirmed(t *testing.T) {
 func TestBounded(t *testing.T) {
 	var deadline time.Time
 	var bounded bool
-	storage, err := New(scheme.New(), newMemory().RESTOptions(), authorization.New(authorizerfactory.NewAlwaysAllowAuthorizer()), Options{
+	storage, err := servedBy(New(scheme.New(), newMemory().RESTOptions(), authorization.New(authorizerfactory.NewAlwaysAllowAuthorizer()), Options{
 		Clock:      clock.RealClock{},
 		Identified: func(context.Context) error { return nil },
 		Confirmed: func(ctx context.Context) error {
 			deadline, bounded = ctx.Deadline()
 			return nil
 		},
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,9 +99,9 @@ func TestBounded(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	const most = 500
 	trusted := func(context.Context) error { return nil }
-	storage, err := New(scheme.New(), newMemory().RESTOptions(), authorization.New(authorizerfactory.NewAlwaysAllowAuthorizer()), Options{
+	storage, err := servedBy(New(scheme.New(), newMemory().RESTOptions(), authorization.New(authorizerfactory.NewAlwaysAllowAuthorizer()), Options{
 		Clock: clock.RealClock{}, Identified: trusted, Confirmed: trusted,
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
