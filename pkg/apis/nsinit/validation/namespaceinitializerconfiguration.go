@@ -17,9 +17,20 @@ import (
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
-// ValidateNamespaceInitializerConfiguration validates a configuration, except for its expressions. For a new one, old is nil.
-func ValidateNamespaceInitializerConfiguration(configuration, old *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
+// ValidateNamespaceInitializerConfiguration validates a configuration. For a new one, old is nil. check returns why an expression of
+// matchConditions is not valid, or nil. Expressions that old has are not checked, so that a version that accepts less does not prevent
+// other changes.
+func ValidateNamespaceInitializerConfiguration(configuration, old *nsinit.NamespaceInitializerConfiguration, check func(expression string) error) field.ErrorList {
 	errs := validateMeta(configuration, old, apivalidation.NameIsDNSSubdomain)
+	names, expressions := sets.New[string](), sets.New("")
+	if old != nil {
+		for _, initializer := range old.Initializers {
+			names.Insert(initializer.Name)
+			for _, condition := range initializer.MatchConditions {
+				expressions.Insert(condition.Expression)
+			}
+		}
+	}
 	for i, initializer := range configuration.Initializers {
 		path := field.NewPath("initializers").Index(i)
 		errs = append(errs, validateInitializerName(initializer.Name, path.Child("name"))...)
@@ -28,34 +39,19 @@ func ValidateNamespaceInitializerConfiguration(configuration, old *nsinit.Namesp
 				fmt.Sprintf("%q is built in and cannot be registered: choose a name in your domain", initializer.Name)))
 		}
 		errs = append(errs, validateDeadline(&initializer, path)...)
-		errs = append(errs, validateSelection(&initializer, path)...)
+		errs = append(errs, validateSelection(&initializer, expressions, check, path)...)
 		if initializer.Holds != nil && !initializer.Finalizer {
 			errs = append(errs, field.Invalid(path.Child("holds"), *initializer.Holds,
 				"only an initializer with finalizer: true acts when the namespace is deleted: set finalizer, or remove holds"))
 		}
-	}
-	errs = append(errs, validateOrder(configuration.Initializers, field.NewPath("initializers"))...)
-	return append(errs, validateFinalizers(configuration.Spec.Finalizers, field.NewPath("spec", "finalizers"))...)
-}
-
-// ValidateFailOpen refuses the failurePolicy Fail for an initializer that is new to the
-// configuration: until the initializer runs, it would fail every new namespace. For a new
-// configuration, old is nil. An initializer is new if its name is: so is one that was renamed, or
-// removed and added again. The design of dynamic admission configuration has this rule.
-func ValidateFailOpen(configuration, old *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
-	known := sets.New[string]()
-	if old != nil {
-		for _, initializer := range old.Initializers {
-			known.Insert(initializer.Name)
-		}
-	}
-	var errs field.ErrorList
-	for i, initializer := range configuration.Initializers {
-		if initializer.FailurePolicy != nil && *initializer.FailurePolicy == v1alpha1.Fail && !known.Has(initializer.Name) {
-			errs = append(errs, field.Forbidden(field.NewPath("initializers").Index(i).Child("failurePolicy"),
+		// Until the initializer runs, it would fail every new namespace. It is new if its name is: so is one that was renamed, or
+		// removed and added again. The design of dynamic admission configuration has this rule.
+		if initializer.FailurePolicy != nil && *initializer.FailurePolicy == v1alpha1.Fail && !names.Has(initializer.Name) {
+			errs = append(errs, field.Forbidden(path.Child("failurePolicy"),
 				fmt.Sprintf("%s would fail every new namespace until initializer %q runs: add the initializer with %s or without a failurePolicy, and set %s by a later update once it runs",
 					v1alpha1.Fail, initializer.Name, v1alpha1.Ignore, v1alpha1.Fail)))
 		}
 	}
-	return errs
+	errs = append(errs, validateOrder(configuration.Initializers, field.NewPath("initializers"))...)
+	return append(errs, validateFinalizers(configuration.Spec.Finalizers, field.NewPath("spec", "finalizers"))...)
 }

@@ -177,20 +177,10 @@ func validateFailed(name string, current []string, path *field.Path) field.Error
 // ValidateFinalize validates a change of spec.finalizers: the remaining names keep their order.
 // Authorization decides who can add names.
 func ValidateFinalize(updated, old []v1alpha1.FinalizerName) field.ErrorList {
-	var kept []v1alpha1.FinalizerName
-	for _, name := range updated {
-		if slices.Contains(old, name) {
-			kept = append(kept, name)
-		}
-	}
-	next := 0
-	for _, name := range kept {
-		at := slices.Index(old[next:], name)
-		if at < 0 {
-			return field.ErrorList{field.Invalid(field.NewPath("spec", "finalizers"), updated,
-				fmt.Sprintf("the order must be kept: it was %q", old))}
-		}
-		next += at + 1
+	kept := slices.DeleteFunc(slices.Clone(updated), func(name v1alpha1.FinalizerName) bool { return !slices.Contains(old, name) })
+	before := slices.DeleteFunc(slices.Clone(old), func(name v1alpha1.FinalizerName) bool { return !slices.Contains(updated, name) })
+	if !slices.Equal(kept, before) {
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "finalizers"), updated, fmt.Sprintf("the order must be kept: it was %q", old))}
 	}
 	return nil
 }

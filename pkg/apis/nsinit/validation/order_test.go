@@ -51,7 +51,7 @@ func TestValidateOrder(t *testing.T) {
 				planned.Spec.Plan[i].Ordering = test.orderings[i]
 			}
 			for path, errs := range map[string]field.ErrorList{
-				"initializers": ValidateNamespaceInitializerConfiguration(registered, nil), "spec.plan": ValidateNamespaceLifecycle(planned, nil),
+				"initializers": ValidateNamespaceInitializerConfiguration(registered, nil, valid), "spec.plan": ValidateNamespaceLifecycle(planned, nil),
 			} {
 				want := expected{}
 				for field, kind := range test.want {

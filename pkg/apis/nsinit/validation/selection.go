@@ -12,49 +12,28 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
-// validateSelection checks how an initializer selects namespaces, except for its expressions. The generated validation
-// reports absent and duplicate names.
-func validateSelection(initializer *v1alpha1.RegisteredInitializer, path *field.Path) field.ErrorList {
+// validateSelection checks how an initializer selects namespaces, except for expressions that were known before. The generated
+// validation reports absent expressions, and absent and duplicate names.
+func validateSelection(initializer *v1alpha1.RegisteredInitializer, known sets.Set[string], check func(expression string) error, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, condition := range initializer.MatchConditions {
-		if condition.Name == "" {
+		at := path.Child("matchConditions").Index(i)
+		if condition.Name != "" {
+			for _, problem := range validation.IsQualifiedName(condition.Name) {
+				errs = append(errs, field.Invalid(at.Child("name"), condition.Name, problem))
+			}
+		}
+		if known.Has(condition.Expression) {
 			continue
 		}
-		for _, problem := range validation.IsQualifiedName(condition.Name) {
-			errs = append(errs, field.Invalid(path.Child("matchConditions").Index(i).Child("name"), condition.Name, problem))
+		if err := check(condition.Expression); err != nil {
+			errs = append(errs, field.Invalid(at.Child("expression"), condition.Expression, err.Error()))
 		}
 	}
 	return append(errs, metav1validation.ValidateLabelSelector(initializer.NamespaceSelector, metav1validation.LabelSelectorValidationOptions{}, path.Child("namespaceSelector"))...)
-}
-
-// ValidateExpressions reports each expression of matchConditions for which check returns an error. For a new
-// configuration, old is nil. Expressions that old has are not checked, so that a version that accepts less does not
-// prevent other changes. The generated validation reports absent expressions.
-func ValidateExpressions(configuration, old *nsinit.NamespaceInitializerConfiguration, check func(expression string) error) field.ErrorList {
-	known := sets.New("")
-	if old != nil {
-		for _, initializer := range old.Initializers {
-			for _, condition := range initializer.MatchConditions {
-				known.Insert(condition.Expression)
-			}
-		}
-	}
-	var errs field.ErrorList
-	for i, initializer := range configuration.Initializers {
-		for j, condition := range initializer.MatchConditions {
-			if known.Has(condition.Expression) {
-				continue
-			}
-			if err := check(condition.Expression); err != nil {
-				errs = append(errs, field.Invalid(field.NewPath("initializers").Index(i).Child("matchConditions").Index(j).Child("expression"), condition.Expression, err.Error()))
-			}
-		}
-	}
-	return errs
 }
 
 // validateSelected refuses a plan that selects namespaces: it belongs to one, for which the selection was evaluated.

@@ -38,6 +38,9 @@ func checkErrors(t *testing.T, got field.ErrorList, want expected) {
 	}
 }
 
+// valid accepts an expression.
+func valid(string) error { return nil }
+
 func configuration(change func(*nsinit.NamespaceInitializerConfiguration)) *nsinit.NamespaceInitializerConfiguration {
 	c := &nsinit.NamespaceInitializerConfiguration{
 		ObjectMeta:   metav1.ObjectMeta{Name: "c"},
@@ -93,7 +96,7 @@ func TestValidateNamespaceInitializerConfiguration(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			checkErrors(t, ValidateNamespaceInitializerConfiguration(configuration(test.change), nil), test.want)
+			checkErrors(t, ValidateNamespaceInitializerConfiguration(configuration(test.change), nil, valid), test.want)
 		})
 	}
 }

@@ -26,6 +26,7 @@ type configuration = *nsinit.NamespaceInitializerConfiguration
 
 // NewKind returns the declaration of configurations. The checker authorizes participants and reports.
 func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.Kind[*nsinit.NamespaceInitializerConfiguration] {
+	selection := expressions.NewSelection()
 	return &generic.Kind[configuration]{
 		Resource: "namespaceinitializerconfigurations", Singular: "namespaceinitializerconfiguration", ShortNames: []string{"nsic"},
 		New:     func() runtime.Object { return &nsinit.NamespaceInitializerConfiguration{} },
@@ -46,17 +47,11 @@ func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.
 		Create: func(_ context.Context, c configuration) {
 			c.Status = v1alpha1.NamespaceInitializerConfigurationStatus{Phase: v1alpha1.ConfigurationActive, Conditions: generic.NotObserved(c, "nsinit-controller-manager")}
 		},
-		Validate:  validate(expressions.NewSelection()),
+		Validate: func(updated, old configuration) field.ErrorList {
+			return validation.ValidateNamespaceInitializerConfiguration(updated, old, selection.Check)
+		},
 		Fields:    func(c configuration) fields.Set { return fields.Set{"status.phase": string(c.Status.Phase)} },
 		Terminate: func(c configuration) { c.Status.Phase = v1alpha1.ConfigurationTerminating },
 		Table:     newTable(),
-	}
-}
-
-func validate(selection *expressions.Selection) func(updated, old configuration) field.ErrorList {
-	return func(updated, old configuration) field.ErrorList {
-		errs := validation.ValidateNamespaceInitializerConfiguration(updated, old)
-		errs = append(errs, validation.ValidateExpressions(updated, old, selection.Check)...)
-		return append(errs, validation.ValidateFailOpen(updated, old)...)
 	}
 }
