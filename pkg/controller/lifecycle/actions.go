@@ -275,18 +275,33 @@ func (c *Controller) report(ctx context.Context, s state) error {
 		return nil
 	case s.unlisted != nil && isBlocked(s.namespace):
 		report.message += fmt.Sprintf("; initializers and participants may not be notified: %v%s", s.unlisted, remedy(s.unlisted))
-	case report.reason == v1alpha1.ReasonPending && hasTurn(s.lifecycle) && len(s.timers.long) == 0:
+	case report.reason == v1alpha1.ReasonPending && len(helper.Acting(s.lifecycle)) > 0 && len(s.timers.long) == 0:
 		return nil
 	}
 	return c.write(ctx, s.namespace, *report)
 }
 
 func (c *Controller) write(ctx context.Context, read *corev1.Namespace, report report) error {
+	_, err := c.change(ctx, read, func(namespace *corev1.Namespace) bool { return report.apply(namespace, c.Clock.Now()) })
+	return err
+}
+
+// setCondition writes a condition of a namespace, and says whether it changed.
+func (c *Controller) setCondition(ctx context.Context, read *corev1.Namespace, want corev1.NamespaceCondition) (bool, error) {
+	want.LastTransitionTime = metav1.NewTime(c.Clock.Now())
+	return c.change(ctx, read, func(namespace *corev1.Namespace) bool {
+		return utilnamespaces.SetCondition(&namespace.Status.Conditions, want)
+	})
+}
+
+// change writes the conditions that a function sets in a copy of a namespace, and says whether it wrote. The function says whether it
+// changed anything.
+func (c *Controller) change(ctx context.Context, read *corev1.Namespace, set func(*corev1.Namespace) bool) (bool, error) {
 	namespace := read.DeepCopy()
-	if isRemovedByWrite(read) || !report.apply(namespace, c.Clock.Now()) {
-		return nil
+	if isRemovedByWrite(read) || !set(namespace) {
+		return false, nil
 	}
 	// gofail: var lifecycleBeforeReport struct{}
 	_, err := utilnamespaces.PatchStatus(ctx, c.Core.CoreV1(), read, namespace)
-	return utilapierrors.IgnoreAbsent(err)
+	return err == nil, utilapierrors.IgnoreAbsent(err)
 }

@@ -75,7 +75,9 @@ func (c *Collector) CollectWithStability(collected chan<- metrics.Metric) {
 		phases[lifecycle.Status.Phase]++
 		for _, name := range helper.Acting(lifecycle) {
 			turns[name]++
-			oldest[name] = max(oldest[name], turnAge(lifecycle, name, now))
+			if began := helper.TurnStart(lifecycle, name); began != nil {
+				oldest[name] = max(oldest[name], now.Sub(began.Time))
+			}
 		}
 	}
 	for _, phase := range slices.Sorted(maps.Keys(phases)) {
@@ -85,15 +87,6 @@ func (c *Collector) CollectWithStability(collected chan<- metrics.Metric) {
 		gauge(c.turns, float64(turns[name]), name)
 		gauge(c.oldest, oldest[name].Seconds(), name)
 	}
-}
-
-// turnAge returns how long the turn of an initializer has lasted.
-func turnAge(lifecycle *v1alpha1.NamespaceLifecycle, name string, now time.Time) time.Duration {
-	began := helper.TurnStart(lifecycle, name)
-	if began == nil {
-		return 0
-	}
-	return max(0, now.Sub(began.Time))
 }
 
 // ended returns the status entries that ended between two versions of a lifecycle.

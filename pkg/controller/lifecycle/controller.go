@@ -261,9 +261,6 @@ func (c *Controller) reconcile(ctx context.Context, name string) (step action, e
 		if s.timers.wake > 0 {
 			c.queue.AddAfter(name, s.timers.wake)
 		}
-		if s.objects.wake > 0 {
-			c.queue.AddAfter(name, s.objects.wake)
-		}
 		c.announce(s)
 		return "", c.report(ctx, s)
 	case createLifecycle, withdrawReady, openGate:

@@ -12,12 +12,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
-	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
 )
 
 // reportAfter is the number of successive failures after which the namespace reports them. The
@@ -30,7 +28,7 @@ const reportAfter = 8
 // namespace does not wait for it.
 func (c *Controller) reportFailing(ctx context.Context, name string, step action, err error) {
 	s := c.cached(name)
-	if s.namespace == nil || isRemovedByWrite(s.namespace) || ctx.Err() != nil {
+	if s.namespace == nil || ctx.Err() != nil {
 		return
 	}
 	want := corev1.NamespaceCondition{Type: v1alpha1.ConditionFailing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonStepTaken,
@@ -49,12 +47,7 @@ func (c *Controller) reportFailing(ctx context.Context, name string, step action
 			want.Message = fmt.Sprintf("nsinit-controller-manager cannot take the next step for the namespace (%s), and retries: %v", step, err)
 		}
 	}
-	want.LastTransitionTime = metav1.NewTime(c.Clock.Now())
-	namespace := s.namespace.DeepCopy()
-	if !utilnamespaces.SetCondition(&namespace.Status.Conditions, want) {
-		return
-	}
-	if _, err := utilnamespaces.PatchStatus(ctx, c.Core.CoreV1(), s.namespace, namespace); utilapierrors.IgnoreAbsent(err) != nil {
+	if _, err := c.setCondition(ctx, s.namespace, want); err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot report on the namespace", "err", err)
 	}
 }

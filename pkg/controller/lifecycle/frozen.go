@@ -9,16 +9,12 @@ package lifecycle
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
-	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
 	"github.com/nsinit/nsinit/sdk/util/printable"
 )
 
@@ -30,28 +26,23 @@ func (c *Controller) reportFrozen(ctx context.Context, name string) error {
 	if err != nil {
 		return nil //nolint:nilerr // the namespace does not exist
 	}
-	condition := missingFrozen(read)
+	condition := frozenCondition(read)
 	if condition == nil {
 		return nil
 	}
-	condition.LastTransitionTime = metav1.NewTime(c.Clock.Now())
-	namespace := read.DeepCopy()
-	utilnamespaces.SetCondition(&namespace.Status.Conditions, *condition)
-	_, err = utilnamespaces.PatchStatus(ctx, c.Core.CoreV1(), read, namespace)
-	switch {
-	case apierrors.IsConflict(err):
-		return err
-	case err != nil:
-		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot write the condition %s: %w", v1alpha1.ConditionFrozen, err))
+	if written, err := c.setCondition(ctx, read, *condition); err != nil {
+		return fmt.Errorf("cannot write the condition %s: %w", v1alpha1.ConditionFrozen, err)
+	} else if !written {
+		return nil
 	}
 	klog.FromContext(ctx).Info("Reported", "namespace", name, "uid", read.UID, "reason", condition.Reason, "message", condition.Message)
 	c.Events.Event(read, corev1.EventTypeNormal, condition.Reason, condition.Message)
 	return nil
 }
 
-// missingFrozen returns the condition Frozen that a namespace lacks, or nil. A namespace that is being deleted reports that instead: if it
-// has no finalizer, any write removes it.
-func missingFrozen(namespace *corev1.Namespace) *corev1.NamespaceCondition {
+// frozenCondition returns the condition Frozen of a namespace, or nil if it needs none. A namespace that is being deleted reports that
+// instead: if it has no finalizer, any write removes it.
+func frozenCondition(namespace *corev1.Namespace) *corev1.NamespaceCondition {
 	condition := &corev1.NamespaceCondition{Type: v1alpha1.ConditionFrozen, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonUnfrozen}
 	message, frozen := utilnamespaces.Frozen(namespace)
 	_, unfrozen := namespace.Annotations[v1alpha1.AnnotationUnfrozenBy]
@@ -65,9 +56,6 @@ func missingFrozen(namespace *corev1.Namespace) *corev1.NamespaceCondition {
 	case utilnamespaces.TrueCondition(namespace.Status.Conditions, v1alpha1.ConditionFrozen) != nil: // while the policies were missing
 		condition.Message = "an unknown user unfroze the namespace"
 	default:
-		return nil
-	}
-	if conditions := slices.Clone(namespace.Status.Conditions); !utilnamespaces.SetCondition(&conditions, *condition) {
 		return nil
 	}
 	return condition

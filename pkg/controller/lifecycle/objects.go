@@ -31,8 +31,6 @@ type objects struct {
 	since time.Time
 	// timeout bounds the wait for an object that appears in no namespace.
 	timeout time.Duration
-	// wake is the time until wait or lasts may change. 0: only with an event.
-	wake time.Duration
 }
 
 // measure sets what depends on the time: s.timers and s.objects. It sends requests only if the bound of the wait for objects is past, or if
@@ -56,18 +54,18 @@ func (c *Controller) measure(ctx context.Context, name string, s *state) {
 		s.timers = measureTurns(s.lifecycle, seen, now, c.StalledAfter)
 		return
 	}
-	s.timers = timers{}
 	s.objects.since = initializedAt(s.lifecycle)
 	begun := earlier(seen[objectsTurn], s.objects.since.Add(timing.MaxClockSkew)) // this process may have restarted
 	left := c.opensAt(s.objects.missing, begun).Sub(now)
+	s.timers = timers{}
 	if left <= 0 {
 		s.objects.missing = slices.DeleteFunc(s.objects.missing, func(w *objectWatch) bool { return w.read(ctx, s.namespace.Name) })
 		return
 	}
 	quiet := begun.Add(reportWaitAfter).Sub(now)
-	s.objects.wait, s.objects.lasts, s.objects.wake = true, quiet <= 0, left
+	s.objects.wait, s.objects.lasts, s.timers.wake = true, quiet <= 0, left
 	if quiet > 0 {
-		s.objects.wake = min(left, quiet)
+		s.timers.wake = min(left, quiet)
 	}
 }
 

@@ -85,9 +85,9 @@ func next(s state) action {
 	case s.lifecycle == nil:
 		return nextWithoutLifecycle(s.namespace)
 	case s.namespace == nil:
-		return nextOfFormer(s.lifecycle)
+		return leave(s.lifecycle)
 	case s.namespace.UID != s.lifecycle.Spec.NamespaceUID:
-		step := nextOfFormer(s.lifecycle)
+		step := leave(s.lifecycle)
 		if step == nothing && s.namespace.DeletionTimestamp != nil {
 			// The former lifecycle waits for its participants. This namespace has no
 			// lifecycle, and gets none.
@@ -146,14 +146,6 @@ func nextWithoutLifecycle(namespace *corev1.Namespace) action {
 	return nothing
 }
 
-// nextOfFormer returns the next step for a lifecycle whose namespace, with its content, is deleted.
-func nextOfFormer(lifecycle *v1alpha1.NamespaceLifecycle) action {
-	if lifecycle.DeletionTimestamp == nil {
-		return deleteLifecycle
-	}
-	return leave(lifecycle)
-}
-
 // nextOfTerminating returns the next step for a namespace that is being deleted. Its content is
 // deleted once spec.finalizers does not have "kubernetes", unless a participant holds it. While another
 // controller has a finalizer there, kube-controller-manager tries in any case.
@@ -174,9 +166,12 @@ func nextOfTerminating(s state) action {
 	return leave(s.lifecycle)
 }
 
-// leave returns the next step for a lifecycle that is being deleted and that nsinit need not hold.
+// leave returns the next step for a lifecycle that nsinit need not hold: its namespace, with its content, is deleted, or it is being
+// deleted itself.
 func leave(lifecycle *v1alpha1.NamespaceLifecycle) action {
 	switch {
+	case lifecycle.DeletionTimestamp == nil:
+		return deleteLifecycle
 	case slices.Contains(lifecycle.Spec.Finalizers, v1alpha1.FinalizerKubernetes):
 		return releaseLifecycle
 	case len(lifecycle.Spec.Finalizers) == 0 && len(lifecycle.Finalizers) == 0:

@@ -38,7 +38,8 @@ type timers struct {
 	overdue []string
 	// stalled are the initializers whose turn has lasted longer than --stalled-after.
 	stalled []string
-	// wake is the time until another one may become long, overdue or stalled. 0: never.
+	// wake is the time until another one may become long, overdue or stalled, or until the wait for required objects ends or lasts. 0:
+	// never.
 	wake time.Duration
 }
 
@@ -97,15 +98,10 @@ func (t *turns) announce(lifecycle *v1alpha1.NamespaceLifecycle, initializers []
 	return first
 }
 
-// hasTurn says whether an initializer has its turn.
-func hasTurn(lifecycle *v1alpha1.NamespaceLifecycle) bool {
-	return lifecycle != nil && len(helper.Acting(lifecycle)) > 0
-}
-
 // measureTurns returns the state of the current turns, which were first seen at these times.
 func measureTurns(lifecycle *v1alpha1.NamespaceLifecycle, seen map[string]time.Time, now time.Time, stalledAfter time.Duration) timers {
 	var t timers
-	if !hasTurn(lifecycle) {
+	if lifecycle == nil {
 		return t
 	}
 	for _, name := range helper.Acting(lifecycle) {
