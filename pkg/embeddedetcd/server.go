@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -62,6 +63,9 @@ func Start(ctx context.Context, dir string, quota int64) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := removeInterrupted(dir, config.Dir); err != nil {
+		return nil, err
+	}
 	if quota == 0 {
 		if quota, err = volumeQuota(dir); err != nil {
 			return nil, err
@@ -92,6 +96,19 @@ func Start(ctx context.Context, dir string, quota int64) (*Server, error) {
 	}
 	server.Stop()
 	return nil, err
+}
+
+// removeInterrupted removes what defragmentations left that were killed, unless a member runs. Each leaves a file as large as the
+// database, and etcd would keep them.
+func removeInterrupted(dir, data string) error {
+	if connection, err := net.Dial("unix", filepath.Join(dir, clientSocket)); err == nil {
+		return connection.Close()
+	}
+	left, err := filepath.Glob(filepath.Join(data, "member", "snap", "db.tmp*"))
+	for _, file := range left {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
 }
 
 // prepare creates the directory of a member, and returns its configuration.
