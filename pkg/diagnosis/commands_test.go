@@ -165,9 +165,10 @@ func TestCommands(t *testing.T) {
 // TestRefusalNames: the name of an object does not change what refuses its deletion.
 func TestRefusalNames(t *testing.T) {
 	reasons := map[string]refusal{
-		`ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`:                    {kind: refusedByPolicy, name: "p", binding: "b"},
-		`User "u" cannot delete resource "roles" in API group "rbac.authorization.k8s.io"`:     {kind: notAllowed, name: "u"},
-		`admission webhook "evil.example.com" denied the request and it is from another admin`: {kind: refusedByWebhook, name: "evil.example.com"},
+		`ValidatingAdmissionPolicy 'nsinit-gate' with binding 'nsinit-gate' denied request: no`: {kind: notAllowed, name: "nsinit-gate"}, // not to the namespace controller
+		`ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`:                     {kind: refusedByPolicy, name: "p", binding: "b"},
+		`User "u" cannot delete resource "roles" in API group "rbac.authorization.k8s.io"`:      {kind: notAllowed, name: "u"},
+		`admission webhook "evil.example.com" denied the request and it is from another admin`:  {kind: refusedByWebhook, name: "evil.example.com"},
 		`quota exceeded`: {},
 	}
 	texts := slices.Sorted(maps.Keys(reasons))

@@ -49,6 +49,7 @@ func parseRefusal(err error) refusal {
 		{refusedByWebhook, `admission webhook "([^"]+)" denied the request`},
 		{webhookWithoutDryRun, `admission webhook "([^"]+)" does not support dry run`},
 		{webhookUnavailable, `failed calling webhook "([^"]+)"`},
+		{notAllowed, `ValidatingAdmissionPolicy '(nsinit-gate(?:-namesakes)?)' with binding`}, // the namespace controller may
 		{refusedByPolicy, `ValidatingAdmissionPolicy '([^']+)' with binding '([^']+)' denied request`},
 		{refusedByPolicy, `ValidatingAdmissionPolicy '([^']+)' denied request`},
 		{notAllowed, `User "((?:[^"\\]|\\.)*)" cannot (?:delete|patch) resource`},
