@@ -36,7 +36,8 @@ const (
 // itself. etcd also exits by itself, for example when it cannot write. While the volume is full, and for some time after a failed start,
 // Run answers each call of etcd with the reason.
 func Run(ctx context.Context, dir string, quota int64) error {
-	if _, err := prepare(dir); err != nil {
+	config, err := prepare(dir)
+	if err != nil {
 		return err
 	}
 	held, err := fileutil.TryLockFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600) // a second process would take the socket
@@ -44,6 +45,9 @@ func Run(ctx context.Context, dir string, quota int64) error {
 		return fmt.Errorf("cannot lock %q, which another process may use: %w", dir, err)
 	}
 	defer func() { _ = held.Close() }()
+	if err := removeInterrupted(config.Dir); err != nil {
+		return err
+	}
 	if full := volumeFull(dir); full != nil {
 		if err := answer(ctx, dir, full, func() bool { return volumeFull(dir) == nil }); err != nil {
 			return err

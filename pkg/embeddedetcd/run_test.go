@@ -35,7 +35,14 @@ func TestRun(t *testing.T) {
 	segment := wal.SegmentSizeBytes
 	t.Cleanup(func() { wal.SegmentSizeBytes = segment })
 	dir := temporary(t)
+	interrupted := filepath.Join(dir, "data", "member", "snap", "db.tmp.1")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(interrupted), 0o700), os.WriteFile(interrupted, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	stop := run(t, dir)
+	if _, err := os.Stat(interrupted); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what a defragmentation left that was killed: %v", err)
+	}
 	if _, err := client(t, dir).Put(t.Context(), "key", "value"); err != nil {
 		t.Fatal(err)
 	}

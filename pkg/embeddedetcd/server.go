@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -63,9 +62,6 @@ func Start(ctx context.Context, dir string, quota int64) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := removeInterrupted(dir, config.Dir); err != nil {
-		return nil, err
-	}
 	if quota == 0 {
 		if quota, err = volumeQuota(dir); err != nil {
 			return nil, err
@@ -98,12 +94,8 @@ func Start(ctx context.Context, dir string, quota int64) (*Server, error) {
 	return nil, err
 }
 
-// removeInterrupted removes what defragmentations left that were killed, unless a member runs. Each leaves a file as large as the
-// database, and etcd would keep them.
-func removeInterrupted(dir, data string) error {
-	if connection, err := net.Dial("unix", filepath.Join(dir, clientSocket)); err == nil {
-		return connection.Close()
-	}
+// removeInterrupted removes what defragmentations left that were killed: each a file as large as the database, which etcd keeps.
+func removeInterrupted(data string) error {
 	left, err := filepath.Glob(filepath.Join(data, "member", "snap", "db.tmp*"))
 	for _, file := range left {
 		err = errors.Join(err, os.Remove(file))
