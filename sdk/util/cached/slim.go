@@ -4,8 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package cached makes the objects smaller that informers keep, reads the arguments of their handlers, and lets callers share what one of
-// them reads.
+// Package cached makes the objects smaller that informers keep, and lets callers share what one of them reads.
 package cached
 
 import (
@@ -15,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
@@ -91,14 +89,4 @@ func withOneOther[F ~string](all []F, own ...F) []F {
 		}
 	}
 	return kept
-}
-
-// Object returns the deleted object, and whether it is a T. If the informer missed the deletion, it is the
-// last known state.
-func Object[T any](object any) (T, bool) {
-	if unseen, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = unseen.Obj
-	}
-	typed, ok := object.(T)
-	return typed, ok
 }
