@@ -156,7 +156,7 @@ func dial(ctx context.Context, dir string) (*clientv3.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	connection, err := net.Dial("unix", filepath.Join(dir, clientSocket))
+	connection, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, clientSocket))
 	if err != nil {
 		return nil, fmt.Errorf("no etcd member runs in %q: %w", dir, err)
 	}

@@ -23,8 +23,8 @@ type Options interface {
 	Validate() error
 	// Run runs the command.
 	Run(ctx context.Context) error
-
-	base() *Base
+	// Common returns the options that every command has.
+	Common() *Base
 }
 
 // Base is what the options of every command have.
@@ -40,7 +40,8 @@ type Base struct {
 	Offline func() bool
 }
 
-func (b *Base) base() *Base { return b }
+// Common implements Options.
+func (b *Base) Common() *Base { return b }
 
 // complete takes the arguments, and the clients if the command needs a cluster.
 func (b *Base) complete(f Factory, args []string) (err error) {
@@ -67,7 +68,7 @@ func NewCommand(f Factory, o Options, command *cobra.Command) *cobra.Command {
 		command.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	command.RunE = func(command *cobra.Command, args []string) error {
-		if err := o.base().complete(f, args); err != nil {
+		if err := o.Common().complete(f, args); err != nil {
 			return err
 		}
 		if err := o.Validate(); err != nil {
@@ -75,7 +76,7 @@ func NewCommand(f Factory, o Options, command *cobra.Command) *cobra.Command {
 		}
 		return o.Run(command.Context())
 	}
-	o.base().PrintFlags.AddFlags(command)
+	o.Common().PrintFlags.AddFlags(command)
 	return command
 }
 
