@@ -127,7 +127,10 @@ func (o *freezeOptions) write(ctx context.Context, self string) (*corev1.Namespa
 	said, frozen := utilnamespaces.Frozen(namespace)
 	same := namespace.Annotations[v1alpha1.AnnotationFrozenBy] == self && namespace.Annotations[v1alpha1.AnnotationFrozenReason] == o.Reason
 	switch {
-	case !frozen && !o.freeze, frozen && o.freeze && same:
+	case !frozen && !o.freeze:
+		o.PrintFlags.NamePrintFlags.Operation = "was not frozen"
+		return namespace, nil
+	case frozen && o.freeze && same:
 		return namespace, nil
 	case frozen && o.freeze && !o.Overwrite:
 		return nil, fmt.Errorf("namespace %q is already frozen: %s; to replace the user and the reason, use --overwrite", namespace.Name, said)

@@ -103,7 +103,7 @@ func TestFreeze(t *testing.T) {
 		"overwrite":  {act.NewFreezeCommand, cmdtesting.Test{Args: []string{"depot", "--reason=two", "--overwrite"}, Out: "namespace/depot frozen\n"}, metav1.ObjectMeta{Labels: label, Annotations: annotations("jane", "two")}},
 		"unfreeze":   {act.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"depot", "--reason=over"}, Out: "namespace/depot unfrozen\n"}, metav1.ObjectMeta{Annotations: annotations("joe", "audit", "jane", "over")}},
 		"no reason":  {act.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"depot"}, Out: "namespace/depot unfrozen\n"}, metav1.ObjectMeta{Annotations: annotations("joe", "audit", "jane")}},
-		"not frozen": {act.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"shop", "--reason=over"}, Out: "namespace/shop unfrozen\n"}, metav1.ObjectMeta{Labels: open}},
+		"not frozen": {act.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"shop", "--reason=over"}, Out: "namespace/shop was not frozen\n"}, metav1.ObjectMeta{Labels: open}},
 
 		"ending": {act.NewFreezeCommand, cmdtesting.Test{Args: []string{"ending", "--reason=audit"}, Out: "namespace/ending frozen\n",
 			ErrOut: "Warning: namespace \"ending\" is being deleted: what is left of its content is kept until you unfreeze it\n"}, metav1.ObjectMeta{Labels: label, Annotations: annotations("jane", "audit")}},
