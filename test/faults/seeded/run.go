@@ -30,10 +30,8 @@ type Options struct {
 	Root string
 	// Only selects bugs by their names.
 	Only *regexp.Regexp
-	// Campaign also runs the scenario of each bug on a control plane, whose state directory is
-	// Plane. Injections is how often its fault is injected at most.
+	// Campaign also runs the scenario of each bug on a control plane. Injections is how often its fault is injected at most.
 	Campaign   bool
-	Plane      string
 	Injections int
 	Output     io.Writer
 }
@@ -140,7 +138,7 @@ func (b Bug) scenario(ctx context.Context, options Options, dir string) (string,
 	}
 	injections := strconv.Itoa(options.Injections)
 	command := exec.CommandContext(ctx, self, "run", "-small", "-stop-at-violation", "-only", b.Fault, "-injections", injections,
-		"-per-round", injections, "-dir", results, "-plane", options.Plane, "-bin-dir", programs)
+		"-per-round", injections, "-dir", results, "-bin-dir", programs)
 	command.Dir = options.Root
 	// It stops the control plane.
 	command.Cancel, command.WaitDelay = func() error { return command.Process.Signal(os.Interrupt) }, time.Minute
