@@ -62,6 +62,8 @@ func TestPopulationErrors(t *testing.T) {
 		"a list":                   {populationOf("p", manifestOf("a", `[]`)), []string{"spec.manifests[0].template"}},
 		"an empty object":          {populationOf("p", manifestOf("a", `{}`)), []string{"spec.manifests[0].template"}},
 		"nothing that names it":    {populationOf("p", manifestOf("a", `{"data":{}}`)), []string{"spec.manifests[0].template.apiVersion", "spec.manifests[0].template.kind", "spec.manifests[0].template.metadata.name"}},
+		"a path":                   {populationOf("p", manifestOf("a", `{"apiVersion":"v1","kind":"A","metadata":{"name":"../a"}}`)), []string{"spec.manifests[0].template.metadata.name"}},
+		"a slash in an expression": {populationOf("p", manifestOf("a", `{"apiVersion":"v1","kind":"A","metadata":{"name":"${string(2/1)}"},"status":{}}`)), []string{"spec.manifests[0].template.status"}},
 		"a namespace":              {populationOf("p", manifestOf("a", `{"apiVersion":"v1","kind":"A","metadata":{"name":"a","namespace":"b"}}`)), []string{"spec.manifests[0].template.metadata.namespace"}},
 		"owners":                   {populationOf("p", manifestOf("a", `{"apiVersion":"v1","kind":"A","metadata":{"name":"a","ownerReferences":[{"name":"a"}]}}`)), []string{"spec.manifests[0].template.metadata.ownerReferences"}},
 		"a status":                 {populationOf("p", manifestOf("a", `{"apiVersion":"v1","kind":"A","metadata":{"name":"a"},"status":{}}`)), []string{"spec.manifests[0].template.status"}},

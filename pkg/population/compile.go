@@ -13,8 +13,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
+	apicontent "k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -150,6 +152,9 @@ func literals(content map[string]any, path *field.Path) field.ErrorList {
 	}
 	if o.GetName() == "" {
 		errs = append(errs, field.Required(path.Child("metadata", "name"), "give the name of the object; generateName is not supported"))
+	}
+	if problems := apicontent.IsPathSegmentName(o.GetName()); len(problems) > 0 && !strings.Contains(o.GetName(), "${") {
+		errs = append(errs, field.Invalid(path.Child("metadata", "name"), o.GetName(), strings.Join(problems, ", ")))
 	}
 	switch version, err := schema.ParseGroupVersion(o.GetAPIVersion()); {
 	case o.GetAPIVersion() == "":

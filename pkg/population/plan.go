@@ -98,12 +98,15 @@ func Plan(mode Mode, of string, populations []*Population, wanted []Object, inve
 			tasks = append(tasks, reported(object, entries, mode == RollOut && current != nil)...)
 		default:
 			entry, former := split(object, entries)
+			if entry.UID == "" && object.DriftPolicy == v1alpha1.DriftRepair && !isSuperseded() {
+				entry.UID = object.movedFrom(inventory, wanted)
+			}
 			t := Task{Action: Apply, Entry: entry, Object: object}
 			switch {
 			case mode != RollOut:
 			case current != nil:
 				t.Action, t.Entry = Keep, *current
-			case !object.isIn(entries):
+			case entry.UID == "":
 				t.Action = Adopt
 			case isSuperseded():
 				t.Action, t.Entry.ContentHash = Keep, object.Hash

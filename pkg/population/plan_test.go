@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
@@ -157,6 +158,27 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
+// TestMoved: the inventory still knows an object that moved to another manifest, unless tenants could change it, or another manifest has it.
+func TestMoved(t *testing.T) {
+	for name, test := range map[string]struct {
+		known  v1alpha1.PopulatedObject
+		wanted []Object
+		want   types.UID
+	}{
+		"moved":                   {known: entryAs("old", "x", withHash("1")), wanted: []Object{wantedAs("a", "x", repair)}, want: "u"},
+		"its drift was ignored":   {known: entryAs("old", "x"), wanted: []Object{wantedAs("a", "x", repair)}},
+		"its drift is ignored":    {known: entryAs("old", "x", withHash("1")), wanted: []Object{wantedAs("a", "x")}},
+		"another manifest has it": {known: entryAs("old", "x", withHash("1")), wanted: []Object{wantedAs("a", "x", repair), wantedAs("old", "x")}},
+		"another object":          {known: entryAs("old", "y", withHash("1")), wanted: []Object{wantedAs("a", "x", repair)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Plan(Initialize, "", nil, test.wanted, []v1alpha1.PopulatedObject{test.known})[0].Entry.UID; got != test.want {
+				t.Errorf("the UID is %q", got)
+			}
+		})
+	}
+}
+
 // TestLeaveToRollout: only the rollout deletes objects of a population with scope All.
 func TestLeaveToRollout(t *testing.T) {
 	in := func(population string) func(*v1alpha1.PopulatedObject) {
@@ -188,8 +210,9 @@ func TestPlanRollout(t *testing.T) {
 		"an unchanged one":              {known: []v1alpha1.PopulatedObject{entryAs("a", "x", withHash("1"))}, wanted: []Object{wantedAs("a", "x", repair, hashed("1"))}, want: []string{"keep a x Applied"}},
 		"a later manifest has it": {known: []v1alpha1.PopulatedObject{entryAs("a", "x", withHash("1")), entryAs("b", "x")}, wanted: []Object{wantedAs("a", "x", repair, hashed("2")), wantedAs("b", "x")},
 			want: []string{"keep a x Applied", "keep b x Applied"}},
-		"a removed manifest": {known: []v1alpha1.PopulatedObject{entryAs("old", "x"), entryAs("a", "y")}, wanted: []Object{wantedAs("a", "y")}, want: []string{"keep a y Applied", "prune old x Applied"}},
-		"whose object moved": {known: []v1alpha1.PopulatedObject{entryAs("old", "x")}, wanted: []Object{wantedAs("a", "x")}, want: []string{"adopt a x Pending", "keep old x Applied"}},
+		"a removed manifest":           {known: []v1alpha1.PopulatedObject{entryAs("old", "x"), entryAs("a", "y")}, wanted: []Object{wantedAs("a", "y")}, want: []string{"keep a y Applied", "prune old x Applied"}},
+		"whose object moved":           {known: []v1alpha1.PopulatedObject{entryAs("old", "x")}, wanted: []Object{wantedAs("a", "x")}, want: []string{"adopt a x Pending", "keep old x Applied"}},
+		"whose object moved, repaired": {known: []v1alpha1.PopulatedObject{entryAs("old", "x", withHash("1"))}, wanted: []Object{wantedAs("a", "x", repair, hashed("2"))}, want: []string{"apply a x Pending"}},
 		"of another population": {known: []v1alpha1.PopulatedObject{entryAs("old", "x")}, wanted: []Object{wantedAs("a", "x", func(o *Object) { o.Population = "q" }), wantedAs("b", "z")},
 			want: []string{"adopt b z Pending", "keep old x Applied"}},
 		"cannot be rendered":          {wanted: []Object{wantedAs("a", "", broken)}, want: []string{"report a  "}},

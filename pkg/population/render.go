@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nsinit/nsinit/pkg/expressions"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
@@ -75,6 +76,17 @@ func (o *Object) current(inventory []v1alpha1.PopulatedObject) *v1alpha1.Populat
 		return nil
 	}
 	return &inventory[i]
+}
+
+// movedFrom returns the UID of the object if it was applied for a manifest that has it no more, and its drift was repaired: tenants
+// could not change it. wanted are the objects of all manifests.
+func (o *Object) movedFrom(inventory []v1alpha1.PopulatedObject, wanted []Object) types.UID {
+	for i, entry := range inventory {
+		if entry.ContentHash != "" && IdentityOf(entry) == o.Identity && !slices.ContainsFunc(wanted, func(w Object) bool { return w.isIn(inventory[i : i+1]) }) {
+			return entry.UID
+		}
+	}
+	return ""
 }
 
 // has reports whether a population has a manifest, whether a namespace gets it or not.

@@ -409,6 +409,13 @@ func TestPopulationImmutable(t *testing.T) {
 	waitValue(t, c, namespace, "settings", "second")
 	waitPopulation(t, c, "immutable", v1alpha1.ConditionApplied, metav1.ConditionFalse, "field is immutable")
 	waitValue(t, c, namespace, "mine", "mine")
+
+	// Nor does it keep away the one of another name that the manifest has now.
+	changePopulation(t, c, "immutable", func(spec *v1alpha1.NamespacePopulationSpec) {
+		spec.Manifests[0] = repaired(framework.ConfigMapManifest("settings", "third"))
+		spec.Manifests[0].Name = "renamed"
+	})
+	waitValue(t, c, namespace, "settings", "third")
 }
 
 // TestPopulationLabels: a manifest that a changed label selects is applied immediately if its drift is repaired.
