@@ -8,6 +8,8 @@ package namespacelifecycle
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -93,17 +95,19 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	return r.REST.Create(ctx, object, validate, options)
+	created, err := r.REST.Create(ctx, object, validate, options)
+	return created, inTime(ctx, err)
 }
 
 // Update implements rest.Updater. Server-side apply, which allows it, creates objects.
 func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, allowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	if allowCreate {
-		var cancel context.CancelFunc
-		ctx, cancel = bounded(ctx)
-		defer cancel()
+	if !allowCreate {
+		return r.REST.Update(ctx, name, info, validateCreate, validateUpdate, false, options)
 	}
-	return r.REST.Update(ctx, name, info, validateCreate, validateUpdate, allowCreate, options)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	updated, created, err := r.REST.Update(ctx, name, info, validateCreate, validateUpdate, true, options)
+	return updated, created, inTime(ctx, err)
 }
 
 // bounded returns the context of a request that may create a NamespaceLifecycle. It ends timing.CreateTimeout after the request
@@ -114,6 +118,15 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 		received = time.Now()
 	}
 	return context.WithDeadline(ctx, received.Add(timing.CreateTimeout))
+}
+
+// inTime returns the error of a request, or 504 if the storage did not answer before the context ended. The lifecycle may be stored then.
+func inTime(ctx context.Context, err error) error {
+	var status apierrors.APIStatus
+	if err == nil || ctx.Err() == nil || errors.As(err, &status) {
+		return err
+	}
+	return apierrors.NewTimeoutError(fmt.Sprintf("the NamespaceLifecycle was not stored within %s, because nsinit-apiserver or its etcd is overloaded: try again", timing.CreateTimeout), 1)
 }
 
 // New returns what serves NamespaceLifecycles and their subresources, by their names in the API. The checker authorizes

@@ -94,6 +94,22 @@ func TestBounded(t *testing.T) {
 	}
 }
 
+// TestInTime: a storage that does not answer in time is no internal error. The answer of the server itself stays.
+func TestInTime(t *testing.T) {
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	invalid := apierrors.NewBadRequest("no")
+	if err := inTime(ctx, ctx.Err()); !apierrors.IsTimeout(err) {
+		t.Errorf("got %v", err)
+	}
+	if err := inTime(ctx, invalid); err != error(invalid) {
+		t.Errorf("got %v", err)
+	}
+	if err := inTime(t.Context(), context.DeadlineExceeded); err != context.DeadlineExceeded {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestAllocations: the life of a NamespaceLifecycle until its namespace opens, from its creation to the end of its only turn,
 // makes a bounded number of allocations, beside those of requests and of etcd.
 func TestAllocations(t *testing.T) {
