@@ -29,6 +29,7 @@ const (
 	InitializerSlow           Cause = "InitializerSlow"
 	InitializationFailed      Cause = "InitializationFailed"
 	ObjectsMissing            Cause = "ObjectsMissing"
+	QuotaNotInForce           Cause = "QuotaNotInForce"
 	PlanDegraded              Cause = "PlanDegraded"
 	ParticipantPending        Cause = "ParticipantPending"
 	FormerIncarnation         Cause = "FormerIncarnation"
@@ -65,7 +66,7 @@ func rules() []rule { return append(otherRules(), namespaceController) }
 // otherRules returns the rules but for namespaceController, which depends on their findings.
 func otherRules() []rule {
 	return []rule{
-		initializers, missingObjects, degradedPlan, participants, failing, brokenInstallation, missingLifecycle,
+		initializers, quotas, missingObjects, degradedPlan, participants, failing, brokenInstallation, missingLifecycle,
 		unavailableAPIs, undiscovered, unlistable, refusedDeletions, refusedUpdates, failedDeletions, lostClaims,
 		finalizedContent, gracePeriods, longGracePeriods, namespaceFinalizers, emptiedFinalizers, orphans, protection, frozen,
 	}
@@ -117,7 +118,7 @@ func newFinding(cause Cause, state State, since *metav1.Time, message string, w 
 // can change while the finding remains.
 func subject(w words) string {
 	var all []string
-	for _, word := range []string{"FINALIZER", "NAMEREUSE", "PARTICIPANT", "INITIALIZER", "APISERVICE", "PATH", "RESOURCE", "WEBHOOKS", "POLICY", "NODE"} {
+	for _, word := range []string{"FINALIZER", "NAMEREUSE", "PARTICIPANT", "INITIALIZER", "APISERVICE", "PATH", "RESOURCE", "WEBHOOKS", "POLICY", "NODE", "QUOTA"} {
 		if w.has(word) {
 			all = append(all, word+"="+strings.Join(w[word], " "))
 		}
@@ -210,6 +211,10 @@ func lifecycleCauses() []entry {
 			{description: "check whether kube-controller-manager runs, and read its log: it creates these objects in every namespace"},
 			{description: "see which of them exist", command: "kubectl --namespace $NAMESPACE get serviceaccount/default configmap/kube-root-ca.crt"},
 			{description: "if your cluster does not create them, set --required-objects of nsinit-controller-manager"},
+		}},
+		{QuotaNotInForce, "kube-controller-manager has not counted a ResourceQuota of a closed namespace, so kube-apiserver would not enforce it; stuck if it lasts", []remedy{
+			{description: "check whether kube-controller-manager runs, and read its log: its quota controller writes the status"},
+			{description: "see which resources it has counted", command: "kubectl --namespace $NAMESPACE describe resourcequota $QUOTA"},
 		}},
 		{PlanDegraded, "the plan differs from what the configurations say; a note, because the namespace opens all the same", []remedy{
 			{description: "see the plan, and why other initializers are left out", command: "kubectl nsinit plan $NAMESPACE"},

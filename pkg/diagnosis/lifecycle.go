@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/nsinit/nsinit/pkg/population"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
@@ -242,6 +243,18 @@ func degradedPlan(o Observation) []Finding {
 		return nil
 	}
 	return []Finding{o.finding(PlanDegraded, Healthy, &condition.LastTransitionTime, condition.Message, nil)}
+}
+
+// quotas reports the quotas that kube-apiserver does not enforce yet.
+func quotas(o Observation) []Finding {
+	var found []Finding
+	for _, quota := range o.Quotas {
+		if missing := population.Uncounted(&quota); len(missing) > 0 {
+			found = append(found, o.finding(QuotaNotInForce, o.overdue(&quota.CreationTimestamp), &quota.CreationTimestamp,
+				fmt.Sprintf("ResourceQuota %q is not in force: kube-controller-manager has not written %s into its status", quota.Name, strings.Join(missing, ", ")), words{"QUOTA": {quota.Name}}))
+		}
+	}
+	return found
 }
 
 // missingObjects reports the objects that an initialized namespace waits for, or was opened without.

@@ -48,6 +48,8 @@ type Observation struct {
 	Namespace Answer[*corev1.Namespace]
 	// Configurations are read of namespaces that are being initialized, if the user may list them.
 	Configurations []v1alpha1.NamespaceInitializerConfiguration
+	// Quotas are read of closed namespaces, if the user may list them.
+	Quotas []corev1.ResourceQuota
 	// DeletionErr is why the namespace could not be deleted in a dry run. It is read of namespaces that are open or
 	// whose initialization failed.
 	DeletionErr error

@@ -52,6 +52,11 @@ func (r *round) observe(ctx context.Context, name string) (Observation, error) {
 	if phase == Initializing || r.ifDeleted || o.Lifecycle.Object != nil && phase != Active {
 		o.Configurations = r.configurations()
 	}
+	if phase == Initializing {
+		if list, err := r.Core.CoreV1().ResourceQuotas(name).List(ctx, metav1.ListOptions{}); err == nil {
+			o.Quotas = list.Items
+		}
+	}
 	if phase == Active || phase == Initializing && (o.failed() || r.ifDeleted) {
 		if err := r.Core.CoreV1().Namespaces().Delete(ctx, name, dryRun(o.Namespace.Object.UID)); !isGone(err) {
 			o.DeletionErr = err

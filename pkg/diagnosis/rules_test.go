@@ -20,6 +20,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -441,6 +442,18 @@ func TestRules(t *testing.T) {
 		if !found[entry.cause] {
 			t.Errorf("no test finds %s", entry.cause)
 		}
+	}
+}
+
+// TestQuotas: a quota without a status is named, with what is missing in it.
+func TestQuotas(t *testing.T) {
+	quota := corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q", CreationTimestamp: *ago(time.Hour)}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("1")}}}
+	counted := quota
+	counted.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{"pods": resource.MustParse("0")}}
+	found := quotas(Observation{Installation: Installation{Time: now()}, Patience: time.Minute, Name: "ns", Quotas: []corev1.ResourceQuota{counted, quota}})
+	if len(found) != 1 || found[0].Cause != QuotaNotInForce || found[0].State != Stuck || !strings.Contains(found[0].Message, `"q" is not in force: kube-controller-manager has not written pods`) ||
+		found[0].Remedies[1].Command != "kubectl --namespace ns describe resourcequota q" {
+		t.Errorf("found %+v", found)
 	}
 }
 

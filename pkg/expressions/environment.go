@@ -114,6 +114,9 @@ func (e *Environment) condition(source string, kinds ...*cel.Type) (*Condition, 
 	return &Condition{program, source}, ast, nil
 }
 
+// String returns the expression.
+func (c *Condition) String() string { return c.source }
+
 // Holds evaluates the condition.
 func (c *Condition) Holds(variables map[string]any) (bool, error) {
 	holds, _, err := c.evaluate(variables)

@@ -25,6 +25,8 @@ const (
 	ReasonInvalid = "InvalidManifest"
 	// ReasonFailed is the reason of the condition Applied if an object could not be applied.
 	ReasonFailed = "ManifestFailed"
+	// ReasonNotReady is the reason of the condition Ready of a PopulatedNamespace if an object is not ready.
+	ReasonNotReady = "ObjectNotReady"
 )
 
 // Other reasons of the condition Ready, and of errors of Check.
@@ -37,9 +39,9 @@ const (
 
 // Check returns why no namespace can get an object, and the reason for the condition Ready: the cluster does not know
 // its kind, or the initializer has no permission to apply it. If the cluster does not answer, the reason is CheckFailed.
-// Check needs no namespace and stores nothing. Without a name, the initializer needs permission for every name. To apply
-// the object to namespaces that exist already, it also needs to read it.
-func (a *Applier) Check(ctx context.Context, content *unstructured.Unstructured, scope v1alpha1.PopulationScopeType) (_ string, err error) {
+// Check needs no namespace and stores nothing. Without a name, the initializer needs permission for every name. reads
+// says that it also reads the object: to apply it to namespaces that exist already, or to see whether it is ready.
+func (a *Applier) Check(ctx context.Context, content *unstructured.Unstructured, reads bool) (_ string, err error) {
 	defer explain(&err, "apply", content.GetKind(), content.GetName())
 	mapping, err := a.mapping(content.GroupVersionKind())
 	switch {
@@ -53,9 +55,9 @@ func (a *Applier) Check(ctx context.Context, content *unstructured.Unstructured,
 		if err := a.allowed(resource); err != nil {
 			return reasonNotPermitted, err
 		}
-		scope = v1alpha1.ScopeAll
+		reads = true
 	}
-	if scope == v1alpha1.ScopeAll {
+	if reads {
 		verbs = append(verbs, "get")
 	}
 	var missing []string
@@ -118,5 +120,6 @@ func (a *Applier) checkManifest(ctx context.Context, m v1alpha1.PopulationManife
 	if strings.Contains(content.GetName(), "${") {
 		content.SetName("")
 	}
-	return a.Check(ctx, content, scope)
+	kind := content.GroupVersionKind()
+	return a.Check(ctx, content, scope == v1alpha1.ScopeAll || m.ReadyWhen != "" || isQuota(kind.Group, kind.Kind))
 }

@@ -41,6 +41,7 @@ type manifest struct {
 	v1alpha1.PopulationManifest
 	path     *field.Path
 	when     *expressions.Condition // nil: always
+	ready    *expressions.Condition // nil: when it is applied
 	template *expressions.Template
 }
 
@@ -90,7 +91,8 @@ func (c *Compiler) Retain(list []v1alpha1.NamespacePopulation) {
 func Compile(name string, spec *v1alpha1.NamespacePopulationSpec) (*Population, field.ErrorList) {
 	path := field.NewPath("spec")
 	environment, err := expressions.NewEnvironment()
-	if err != nil {
+	live, liveErr := expressions.NewEnvironment("object")
+	if err := errors.Join(err, liveErr); err != nil {
 		return nil, field.ErrorList{field.InternalError(path, err)}
 	}
 	compiled := &Population{Name: name, Scope: spec.Scope, selector: labels.Everything()}
@@ -101,19 +103,26 @@ func Compile(name string, spec *v1alpha1.NamespacePopulationSpec) (*Population, 
 		}
 	}
 	for i, m := range spec.Manifests {
-		result, manifestErrs := compileManifest(environment, m, path.Child("manifests").Index(i))
+		result, manifestErrs := compileManifest(environment, live, m, path.Child("manifests").Index(i))
 		compiled.manifests, errs = append(compiled.manifests, result), append(errs, manifestErrs...)
 	}
 	return compiled, errs
 }
 
-func compileManifest(environment *expressions.Environment, m v1alpha1.PopulationManifest, path *field.Path) (manifest, field.ErrorList) {
+// compileManifest compiles a manifest. live is the environment of expressions about the stored object.
+func compileManifest(environment, live *expressions.Environment, m v1alpha1.PopulationManifest, path *field.Path) (manifest, field.ErrorList) {
 	result := manifest{PopulationManifest: m, path: path}
 	var errs field.ErrorList
 	if m.When != "" {
 		var err error
 		if result.when, err = environment.Condition(m.When); err != nil {
 			errs = append(errs, field.Invalid(path.Child("when"), m.When, err.Error()))
+		}
+	}
+	if m.ReadyWhen != "" {
+		var err error
+		if result.ready, err = live.Condition(m.ReadyWhen); err != nil {
+			errs = append(errs, field.Invalid(path.Child("readyWhen"), m.ReadyWhen, err.Error()))
 		}
 	}
 	templatePath := path.Child("template")

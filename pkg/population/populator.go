@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -35,6 +36,8 @@ type Populator struct {
 	client   typed.NsinitV1alpha1Interface
 	// populations lists the populations.
 	populations cached.Reads[[]*Population]
+	// late says that an object of the last namespace was not ready in time, so that those of the next one hardly are.
+	late atomic.Bool
 }
 
 // NewPopulator returns a Populator that applies objects with an Applier.
@@ -126,7 +129,8 @@ func (p *Populator) change(ctx context.Context, namespace *corev1.Namespace, mod
 	wanted, inventory := Render(populations, namespace), newInventory(namespace)
 	// gofail: var populationBeforeInventory struct{}
 	var tasks []Task
-	for isNew := mode == Initialize; ; isNew = false { // again after a retry, or if a former namespace had the name
+	isNew := mode == Initialize
+	for ; ; isNew = false { // again after a retry, or if a former namespace had the name
 		if !isNew {
 			if inventory, err = p.inventory(ctx, namespace); err != nil {
 				return nil, err
@@ -144,6 +148,9 @@ func (p *Populator) change(ctx context.Context, namespace *corev1.Namespace, mod
 	}
 	// gofail: var populationAfterAnnounce struct{}
 	results := p.run(ctx, namespace, mode, tasks, existing(inventory.Status.Objects, populations))
+	if mode == Initialize {
+		p.awaitReady(ctx, namespace, results, isNew)
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err() // it is no outcome that the process ends
 	}
@@ -254,7 +261,10 @@ func (p *Populator) conclude(ctx context.Context, inventory *v1alpha1.PopulatedN
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, ReasonFailed, failureOf(objects[i])
 	}
 	meta.SetStatusCondition(&updated.Status.Conditions, condition)
-	condition.Type = v1alpha1.ConditionReady // for tools that know no other condition
+	if i := slices.IndexFunc(objects, func(o v1alpha1.PopulatedObject) bool { return o.Message != "" }); condition.Status == metav1.ConditionTrue && i >= 0 {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, ReasonNotReady, failureOf(objects[i])
+	}
+	condition.Type = v1alpha1.ConditionReady
 	meta.SetStatusCondition(&updated.Status.Conditions, condition)
 	if equality.Semantic.DeepEqual(inventory.Status, updated.Status) {
 		return nil

@@ -38,6 +38,8 @@ type coreObjects struct {
 	objects map[string]map[string]any
 	// applying is called before an object is stored, and says whether it is stored.
 	applying func(path string) bool
+	// reading is called before an object is read, if it is set.
+	reading func(path string)
 	// unavailable answers every request with 503.
 	unavailable bool
 }
@@ -46,6 +48,9 @@ func (c *coreObjects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	accepted := r.Method != http.MethodPatch || c.applying(r.URL.Path)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if r.Method == http.MethodGet && c.reading != nil {
+		c.reading(r.URL.Path)
+	}
 	w.Header().Set("Content-Type", "application/json")
 	if c.unavailable {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -64,6 +69,9 @@ func (c *coreObjects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var applied map[string]any
 		_ = json.NewDecoder(r.Body).Decode(&applied)
 		applied["metadata"].(map[string]any)["uid"] = "uid-" + r.URL.Path
+		if status, has := object["status"]; has {
+			applied["status"] = status
+		}
 		if object = applied; r.URL.Query().Get("dryRun") == "" {
 			c.objects[r.URL.Path] = applied
 		}

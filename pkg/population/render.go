@@ -49,6 +49,8 @@ type Object struct {
 	Err error
 	// Hash identifies a content whose drift is repaired. Otherwise, it is empty: the object is not changed after it was created.
 	Hash string
+	// ready is when the stored object is ready, in addition to what its kind needs. Nil: when it is applied.
+	ready *expressions.Condition
 }
 
 // entry returns the entry of the object in an inventory, before it was applied.
@@ -112,7 +114,7 @@ func Render(populations []*Population, namespace *corev1.Namespace) []Object {
 			if !wanted {
 				continue
 			}
-			object := Object{Key: Key{p.Name, m.Name}, Scope: p.Scope, DriftPolicy: m.DriftPolicy, PrunePolicy: m.PrunePolicy, Content: content, Err: err, Hash: m.hash(content)}
+			object := Object{Key: Key{p.Name, m.Name}, Scope: p.Scope, DriftPolicy: m.DriftPolicy, PrunePolicy: m.PrunePolicy, Content: content, Err: err, Hash: m.hash(content), ready: m.ready}
 			if content != nil {
 				kind := content.GroupVersionKind()
 				object.Identity, object.APIVersion = Identity{kind.Group, kind.Kind, content.GetName()}, content.GetAPIVersion()

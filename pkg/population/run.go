@@ -39,6 +39,8 @@ type result struct {
 	Task
 	outcome Outcome
 	err     error
+	// stored is what was applied. It is nil after an error, and if nothing was.
+	stored *unstructured.Unstructured
 }
 
 // Report returns what would become of objects in a namespace, in their order, and then of those without a manifest. The Applier must
@@ -130,7 +132,6 @@ func (a *Applier) applyTogether(ctx context.Context, namespace *corev1.Namespace
 // do runs a task. After an error, the outcome is Conflict or Refused, and the entry has the error.
 func (a *Applier) do(ctx context.Context, namespace *corev1.Namespace, t Task, inventory []v1alpha1.PopulatedObject) result {
 	r := result{Task: t, outcome: Unchanged}
-	var stored *unstructured.Unstructured
 	switch t.Action {
 	case Keep:
 		return r
@@ -152,14 +153,14 @@ func (a *Applier) do(ctx context.Context, namespace *corev1.Namespace, t Task, i
 			replaceable = t.Entry.UID
 		}
 		// gofail: var populationBeforeApply struct{}
-		stored, r.outcome, r.err = a.reapply(ctx, namespace, t.Object.Content, replaceable)
+		r.stored, r.outcome, r.err = a.reapply(ctx, namespace, t.Object.Content, replaceable)
 	case Adopt:
-		stored, r.outcome, r.err = a.Adopt(ctx, namespace, t.Object.Content, inventory)
+		r.stored, r.outcome, r.err = a.Adopt(ctx, namespace, t.Object.Content, inventory)
 	}
 	switch entry := &r.Entry; {
 	case r.err == nil:
-		entry.UID, entry.State, entry.Message, entry.ContentHash = stored.GetUID(), v1alpha1.PopulatedObjectApplied, "", t.Object.Hash
-		entry.LastAppliedTime = appliedTime(stored, a.FieldManager)
+		entry.UID, entry.State, entry.Message, entry.ContentHash = r.stored.GetUID(), v1alpha1.PopulatedObjectApplied, "", t.Object.Hash
+		entry.LastAppliedTime = appliedTime(r.stored, a.FieldManager)
 		return r
 	case t.Action == Adopt && IsTemporary(r.err):
 		entry.State = v1alpha1.PopulatedObjectPending

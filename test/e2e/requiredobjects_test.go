@@ -18,9 +18,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -84,11 +86,28 @@ func (r *revisions) wait(t *testing.T, what string, names []string) {
 	})
 }
 
-// TestReadyMeansUsable creates 300 namespaces in a burst. kube-controller-manager needs some time to create their objects. None
-// of the namespaces opens before it has both objects.
+// limited is the label of the namespaces that get a quota.
+const limited = "limited"
+
+// populateQuota runs policy-population, which puts a quota into some namespaces, until the test ends.
+func populateQuota(t *testing.T, c *framework.Cluster) {
+	t.Helper()
+	c.GrantPopulation(t, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"resourcequotas"}, Verbs: []string{"get", "create", "patch", "delete"}})
+	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
+	c.StartPopulation(t)
+	c.PopulateWith(t, "quota", v1alpha1.NamespacePopulationSpec{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{limited: "true"}},
+		Manifests: []v1alpha1.PopulationManifest{{Name: "quota", Template: runtime.RawExtension{Raw: []byte(
+			`{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"q"},"spec":{"hard":{"configmaps":"1","count/secrets":"0"}}}`)}}},
+	})
+}
+
+// TestReadyMeansUsable creates 300 namespaces in a burst. kube-controller-manager needs some time to create their objects, and to count
+// the quota of every second one. None of the namespaces opens before that.
 func TestReadyMeansUsable(t *testing.T) {
 	const count = 300
 	c := framework.Connect(t)
+	populateQuota(t, c)
 	namespaces, err := c.Core.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -108,15 +127,23 @@ func TestReadyMeansUsable(t *testing.T) {
 	}, metav1.Object.GetName)
 	accounts := follow("serviceaccounts", "default", added, metav1.Object.GetNamespace)
 	certificates := follow("configmaps", "kube-root-ca.crt", added, metav1.Object.GetNamespace)
+	quotas := follow("resourcequotas", "q", func(event watch.Event) bool {
+		quota, ok := event.Object.(*corev1.ResourceQuota)
+		return ok && len(quota.Status.Hard) == 2 && len(quota.Status.Used) == 2
+	}, metav1.Object.GetNamespace)
 
 	began := time.Now()
-	names := make([]string, count)
+	names, counted := make([]string, count), []string(nil)
 	var group errgroup.Group
 	group.SetLimit(16)
 	for i := range names {
 		names[i] = framework.UniqueName("usable")
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names[i]}}
+		if i%2 == 0 {
+			namespace.Labels, counted = map[string]string{limited: "true"}, append(counted, names[i])
+		}
 		group.Go(func() error {
-			_, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names[i]}}, metav1.CreateOptions{})
+			_, err := c.Core.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
 			return err
 		})
 	}
@@ -127,22 +154,24 @@ func TestReadyMeansUsable(t *testing.T) {
 	took := time.Since(began)
 	accounts.wait(t, "the ServiceAccounts exist", names)
 	certificates.wait(t, "the certificates exist", names)
+	quotas.wait(t, "the quotas are in force", counted)
 	early := 0
 	for _, name := range names {
-		if opened.first[name] < max(accounts.first[name], certificates.first[name]) {
+		if opened.first[name] < max(accounts.first[name], certificates.first[name], quotas.first[name]) {
 			early++
 		}
 	}
 	if early > 0 {
-		t.Errorf("%d of %d namespaces were open before their objects existed", early, count)
+		t.Errorf("%d of %d namespaces were open before their objects existed, or before their quotas were in force", early, count)
 	}
-	t.Logf("%d namespaces were open after %.1f s, %d of them before their objects existed", count, took.Seconds(), early)
+	t.Logf("%d namespaces were open after %.1f s, %d of them too early", count, took.Seconds(), early)
 }
 
 // TestReadyWithoutController: without kube-controller-manager, a namespace says which objects it waits for, and opens after
-// five seconds. When the objects exist, it says so.
+// five seconds. When the objects exist, it says so. A namespace with a quota stays closed.
 func TestReadyWithoutController(t *testing.T) {
 	c := framework.Connect(t)
+	populateQuota(t, c)
 	c.Dev(t, "stop", "kube-controller-manager")
 	t.Cleanup(func() { c.Dev(t, "start", "kube-controller-manager") })
 	const missing = `ServiceAccount "default" and ConfigMap "kube-root-ca.crt", which kube-controller-manager creates`
@@ -164,6 +193,15 @@ func TestReadyWithoutController(t *testing.T) {
 		t.Errorf("event %s: %s", event.Type, event.Message)
 	}
 
+	withQuota, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("ns"), Labels: map[string]string{limited: "true"}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.LeaveLater(t, withQuota.Name)
+	c.WaitCondition(t, withQuota.Name, v1alpha1.ConditionInitializing, "True/", `quota/quota: ResourceQuota "q" is not ready: kube-controller-manager has not written configmaps, count/secrets into the status yet`)
+	c.WaitWhy(t, withQuota.Name, diagnosis.QuotaNotInForce, diagnosis.Stuck, "--patience=1s")
+
 	c.Dev(t, "start", "kube-controller-manager")
 	c.WaitCondition(t, namespace.Name, v1alpha1.ConditionReady, "True/Initialized ")
+	c.WaitReady(t, withQuota.Name)
 }

@@ -93,6 +93,8 @@ type Result struct {
 	Result string `json:"result"`
 	// Message says why it is refused, or what is in conflict.
 	Message string `json:"message,omitempty"`
+	// ReadyWhen is what a new namespace waits for after the object is applied. It is empty if the namespace does not wait.
+	ReadyWhen string `json:"readyWhen,omitempty"`
 	// Object is what is applied.
 	Object map[string]any `json:"object,omitempty"`
 }
@@ -144,7 +146,7 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	results, refused := []Result{}, false
 	for i, outcome := range outcomes[:len(objects)] { // those after them are deletions
-		result := Result{Population: outcome.Population, Manifest: outcome.Manifest, Result: string(outcome.Outcome), Message: outcome.Message}
+		result := Result{Population: outcome.Population, Manifest: outcome.Manifest, Result: string(outcome.Outcome), Message: outcome.Message, ReadyWhen: objects[i].ReadyWhen()}
 		if content := objects[i].Content; content != nil {
 			result.Object = content.Object
 		}
@@ -168,7 +170,7 @@ func (o *Options) outcomes(ctx context.Context, applier *population.Applier, nam
 		for _, object := range objects {
 			err := object.Err
 			if err == nil {
-				_, err = applier.Check(ctx, object.Content, v1alpha1.ScopeNew)
+				_, err = applier.Check(ctx, object.Content, object.ReadyWhen() != "")
 			}
 			outcome := population.Result{Target: population.Target{Key: object.Key}, Outcome: "rendered"}
 			if err != nil {

@@ -40,6 +40,9 @@ func text(out io.Writer, namespace *corev1.Namespace, exists bool, results []Res
 		return err
 	}
 	for _, r := range results {
+		if r.ReadyWhen != "" && !exists {
+			_, _ = fmt.Fprintf(out, "\n%s/%s is ready, and the namespace can open, when: %s\n", r.Population, r.Manifest, printable.Line(r.ReadyWhen))
+		}
 		if r.Message != "" {
 			_, _ = fmt.Fprintf(out, "\n%s/%s: %s\n", r.Population, r.Manifest, printable.Line(r.Message))
 		}

@@ -101,8 +101,8 @@ func (o objects) waiting() *report {
 		return nil
 	}
 	return &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonObjectsMissing,
-		message: fmt.Sprintf("waiting for %s, since %s; without it, the namespace opens after %s in which no such object appears in any namespace, and after %s at the latest",
-			describeAll(o.missing), o.since.UTC().Format(time.RFC3339), o.timeout, max(o.timeout, longestWait))}
+		message: fmt.Sprintf("waiting for %s, since %s; without it, the namespace opens after %s in which no such object appears in any namespace",
+			describeAll(o.missing), o.since.UTC().Format(time.RFC3339), o.timeout)}
 }
 
 // opened returns the report on a namespace whose gate is open, perhaps without required objects.

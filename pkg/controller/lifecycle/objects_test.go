@@ -125,7 +125,7 @@ func (f *requiring) closed() bool {
 }
 
 const waitingForAccount = `Initializing=True ObjectsMissing waiting for serviceaccounts "default", which kube-controller-manager creates, since 2026-01-01T00:00:00Z; ` +
-	"without it, the namespace opens after 5s in which no such object appears in any namespace, and after 1m0s at the latest"
+	"without it, the namespace opens after 5s in which no such object appears in any namespace"
 
 // TestWaitsForObjects: an initialized namespace opens when its objects exist. It reports a wait that lasts, once.
 func TestWaitsForObjects(t *testing.T) {

@@ -31,9 +31,6 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// longestWait bounds the wait of a namespace for its required objects while they appear in other namespaces.
-const longestWait = time.Minute
-
 // RequiredObject is an object that every usable namespace has, such as its ServiceAccount "default".
 type RequiredObject struct {
 	Resource schema.GroupResource
@@ -81,8 +78,8 @@ func ParseRequiredObjects(texts []string) ([]RequiredObject, error) {
 //     namespace is a former one, or its kube-apiserver's clock is behind. A live read decides this, because the namespace exists when the
 //     read begins.
 //
-// The wait is bounded, and the bound adapts. In a burst, kube-controller-manager creates the objects at a limited rate. So the wait ends
-// when no such object appeared in any namespace for --required-objects-timeout, and after a minute at the latest.
+// In a burst, kube-controller-manager creates the objects at a limited rate. So the wait ends when no such object appeared in any namespace
+// for --required-objects-timeout.
 type objectWatch struct {
 	RequiredObject
 	client metadata.Interface
@@ -308,5 +305,5 @@ func (c *Controller) opensAt(missing []*objectWatch, since time.Time) time.Time 
 			last = appeared
 		}
 	}
-	return earlier(last.Add(c.RequiredTimeout), since.Add(max(c.RequiredTimeout, longestWait)))
+	return last.Add(c.RequiredTimeout)
 }

@@ -140,6 +140,15 @@ type PopulationManifest struct {
 	// +required
 	// +k8s:opaqueType
 	Template runtime.RawExtension `json:"template" protobuf:"bytes,5,opt,name=template"`
+
+	// readyWhen is a CEL expression that yields true or false. A new namespace stays
+	// closed until it yields true. It has the variables of the template, and object,
+	// which is the object as it is stored. While it fails, the object is not ready.
+	// Absent: the object is ready when it is applied. A ResourceQuota is ready only
+	// when its status has every entry of spec.hard: before that, kube-apiserver does
+	// not enforce it.
+	// +optional
+	ReadyWhen string `json:"readyWhen,omitempty" protobuf:"bytes,6,opt,name=readyWhen"`
 }
 
 // DriftPolicyType is what happens to an object after its namespace opens.

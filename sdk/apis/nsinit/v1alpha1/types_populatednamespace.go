@@ -51,8 +51,8 @@ type PopulatedNamespaceSpec struct {
 // PopulatedNamespaceStatus is what was applied.
 type PopulatedNamespaceStatus struct {
 	// conditions: Applied is True if every object matches its manifest, or did when
-	// the namespace opened. Ready has the same status, and is Unknown before Applied is
-	// set.
+	// the namespace opened. Ready is True if, in addition, every object was ready when
+	// the namespace opened, and Unknown before Applied is set.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -103,7 +103,7 @@ type PopulatedObject struct {
 	// state is Pending, Applied, Failed or Conflict.
 	State PopulatedObjectState `json:"state" protobuf:"bytes,8,opt,name=state,casttype=PopulatedObjectState"`
 
-	// message says why it failed, or what is in conflict.
+	// message says why it failed, what is in conflict, or why it is not ready.
 	// +optional
 	Message string `json:"message,omitempty" protobuf:"bytes,9,opt,name=message"`
 
