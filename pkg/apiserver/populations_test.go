@@ -45,6 +45,12 @@ func TestPopulationErrors(t *testing.T) {
 		p.Spec.Scope, p.Spec.Rollout = scope, rollout
 		return p
 	}
+	labelling := func(labels map[string]string) *v1alpha1.NamespacePopulation {
+		p := populationOf("p")
+		p.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "x"}}
+		p.Spec.NamespaceMetadata = &v1alpha1.PopulationNamespaceMetadata{Labels: labels}
+		return p
+	}
 	many := make([]v1alpha1.PopulationManifest, 129)
 	for i := range many {
 		many[i] = manifestOf("m"+string(rune('a'+i/26))+string(rune('a'+i%26)), configMapTemplate)
@@ -62,6 +68,7 @@ func TestPopulationErrors(t *testing.T) {
 		"a list":                   {populationOf("p", manifestOf("a", `[]`)), []string{"spec.manifests[0].template"}},
 		"an empty object":          {populationOf("p", manifestOf("a", `{}`)), []string{"spec.manifests[0].template"}},
 		"nothing that names it":    {populationOf("p", manifestOf("a", `{"data":{}}`)), []string{"spec.manifests[0].template.apiVersion", "spec.manifests[0].template.kind", "spec.manifests[0].template.metadata.name"}},
+		"its own labels":           {labelling(map[string]string{"nsinit.dev/a": "b", "kubernetes.io/metadata.name": "c", "tier": "d", "a b": "e", "f": "${unknown}"}), []string{"spec.namespaceMetadata.labels.f", "spec.namespaceMetadata.labels[a b]", "spec.namespaceMetadata.labels[kubernetes.io/metadata.name]", "spec.namespaceMetadata.labels[nsinit.dev/a]", "spec.namespaceMetadata.labels[tier]"}},
 		"a path":                   {populationOf("p", manifestOf("a", `{"apiVersion":"v1","kind":"A","metadata":{"name":"../a"}}`)), []string{"spec.manifests[0].template.metadata.name"}},
 		"a slash in an expression": {populationOf("p", manifestOf("a", `{"apiVersion":"v1","kind":"A","metadata":{"name":"${string(2/1)}"},"status":{}}`)), []string{"spec.manifests[0].template.status"}},
 		"a namespace":              {populationOf("p", manifestOf("a", `{"apiVersion":"v1","kind":"A","metadata":{"name":"a","namespace":"b"}}`)), []string{"spec.manifests[0].template.metadata.namespace"}},

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/util/printable"
@@ -36,6 +37,19 @@ const (
 	reasonNotPermitted = "NotPermitted"
 	reasonCheckFailed  = "CheckFailed"
 )
+
+// CheckObject returns why a new namespace cannot get a rendered object.
+func (a *Applier) CheckObject(ctx context.Context, o *Object) (err error) {
+	switch {
+	case o.Err != nil:
+		return o.Err
+	case o.Manifest == metadataManifest:
+		_, err = a.mayDecorate(ctx)
+	default:
+		_, err = a.Check(ctx, o.Content, o.ReadyWhen() != "")
+	}
+	return err
+}
 
 // Check returns why no namespace can get an object, and the reason for the condition Ready: the cluster does not know
 // its kind, or the initializer has no permission to apply it. If the cluster does not answer, the reason is CheckFailed.
@@ -60,10 +74,15 @@ func (a *Applier) Check(ctx context.Context, content *unstructured.Unstructured,
 	if reads {
 		verbs = append(verbs, "get")
 	}
+	return a.permitted(ctx, resource, content.GetName(), verbs)
+}
+
+// permitted returns which verbs on a resource the initializer lacks, and the reason for the condition Ready.
+func (a *Applier) permitted(ctx context.Context, resource schema.GroupResource, name string, verbs []string) (string, error) {
 	var missing []string
 	for _, verb := range verbs {
 		review, err := a.Reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: resource.Group, Resource: resource.Resource, Name: content.GetName()},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: resource.Group, Resource: resource.Resource, Name: name},
 		}}, metav1.CreateOptions{})
 		if err != nil {
 			return reasonCheckFailed, fmt.Errorf("cannot check the permission to %s %s: %w", verb, resource, err)
@@ -89,7 +108,7 @@ func (a *Applier) Readiness(ctx context.Context, p *v1alpha1.NamespacePopulation
 	}
 	a.Mapper.Reset() // a kind may have been removed from the cluster
 	problems := 0
-	for _, m := range p.Spec.Manifests {
+	for _, m := range Manifests(&p.Spec) {
 		reason, err := a.checkManifest(ctx, m, p.Spec.Scope)
 		if err == nil {
 			continue
@@ -109,6 +128,9 @@ func (a *Applier) Readiness(ctx context.Context, p *v1alpha1.NamespacePopulation
 
 // checkManifest checks the literal parts of a template.
 func (a *Applier) checkManifest(ctx context.Context, m v1alpha1.PopulationManifest, scope v1alpha1.PopulationScopeType) (string, error) {
+	if m.Name == metadataManifest {
+		return a.mayDecorate(ctx)
+	}
 	literal, err := object(m.Template)
 	if err != nil {
 		return ReasonInvalid, err

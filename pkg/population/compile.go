@@ -102,6 +102,11 @@ func Compile(name string, spec *v1alpha1.NamespacePopulationSpec) (*Population, 
 			errs = append(errs, field.Invalid(path.Child("namespaceSelector"), spec.NamespaceSelector, err.Error()))
 		}
 	}
+	if spec.NamespaceMetadata != nil {
+		at := path.Child("namespaceMetadata")
+		template, metadataErrs := compileMetadata(environment, spec.NamespaceMetadata, compiled.selector, at)
+		compiled.manifests, errs = append(compiled.manifests, manifest{PopulationManifest: Manifests(spec)[0], path: at, template: template}), append(errs, metadataErrs...)
+	}
 	for i, m := range spec.Manifests {
 		result, manifestErrs := compileManifest(environment, live, m, path.Child("manifests").Index(i))
 		compiled.manifests, errs = append(compiled.manifests, result), append(errs, manifestErrs...)

@@ -27,12 +27,20 @@ import (
 type Key struct{ Population, Manifest string }
 
 // Identity identifies an object of a namespace in every version of its kind.
-type Identity struct{ Group, Kind, Name string }
+type Identity struct {
+	Group, Kind, Name string
+	// Population is set for the metadata of a namespace, which each population applies for itself.
+	Population string
+}
 
 // IdentityOf returns the identity of an object in an inventory.
 func IdentityOf(object v1alpha1.PopulatedObject) Identity {
 	kind := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
-	return Identity{kind.Group, kind.Kind, object.Name}
+	identity := Identity{Group: kind.Group, Kind: kind.Kind, Name: object.Name}
+	if isMetadata(object) {
+		identity.Population = object.Population
+	}
+	return identity
 }
 
 // Object is a manifest rendered for a namespace.
@@ -110,14 +118,14 @@ func Render(populations []*Population, namespace *corev1.Namespace) []Object {
 			continue
 		}
 		for _, m := range p.manifests {
-			content, wanted, err := m.render(p.Name, variables)
+			content, wanted, err := m.render(p.Name, namespace.Name, variables)
 			if !wanted {
 				continue
 			}
 			object := Object{Key: Key{p.Name, m.Name}, Scope: p.Scope, DriftPolicy: m.DriftPolicy, PrunePolicy: m.PrunePolicy, Content: content, Err: err, Hash: m.hash(content), ready: m.ready}
 			if content != nil {
-				kind := content.GroupVersionKind()
-				object.Identity, object.APIVersion = Identity{kind.Group, kind.Kind, content.GetName()}, content.GetAPIVersion()
+				object.APIVersion = content.GetAPIVersion()
+				object.Identity = IdentityOf(v1alpha1.PopulatedObject{Population: p.Name, Manifest: m.Name, APIVersion: object.APIVersion, Kind: content.GetKind(), Name: content.GetName()})
 			}
 			objects = append(objects, object)
 		}
@@ -136,7 +144,7 @@ func (m *manifest) hash(content *unstructured.Unstructured) string {
 }
 
 // render returns the object, and whether the namespace gets it. After an error, it is true.
-func (m *manifest) render(population string, variables map[string]any) (*unstructured.Unstructured, bool, error) {
+func (m *manifest) render(population, namespace string, variables map[string]any) (*unstructured.Unstructured, bool, error) {
 	if m.when != nil {
 		holds, err := m.when.Holds(variables)
 		if err != nil {
@@ -149,6 +157,10 @@ func (m *manifest) render(population string, variables map[string]any) (*unstruc
 	rendered, err := m.template.Render(variables)
 	if err != nil {
 		return nil, true, err
+	}
+	if m.Name == metadataManifest {
+		content, err := metadataOf(namespace, rendered.(map[string]any), m.path) // as compiled
+		return content, true, err
 	}
 	content := &unstructured.Unstructured{Object: rendered.(map[string]any)} // as compiled
 	if errs := literals(content.Object, m.path.Child("template")); len(errs) > 0 {

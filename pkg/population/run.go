@@ -142,20 +142,30 @@ func (a *Applier) do(ctx context.Context, namespace *corev1.Namespace, t Task, i
 			return r
 		}
 		// gofail: var populationBeforePrune struct{}
-		if r.err = a.Prune(ctx, namespace, t.Entry); r.err == nil {
+		if isMetadata(t.Entry) {
+			r.err = a.undecorate(ctx, namespace, t.Entry.Population)
+		} else {
+			r.err = a.Prune(ctx, namespace, t.Entry)
+		}
+		if r.err == nil {
 			klog.FromContext(ctx).Info("Pruned", "population", t.Entry.Population, "manifest", t.Entry.Manifest, "kind", t.Entry.Kind, "object", t.Entry.Name)
 			return r
 		}
 		r.outcome = Refused
-	case Apply:
+	case Apply, Adopt:
 		var replaceable types.UID
 		if t.Object.DriftPolicy == v1alpha1.DriftRepair {
 			replaceable = t.Entry.UID
 		}
 		// gofail: var populationBeforeApply struct{}
-		r.stored, r.outcome, r.err = a.reapply(ctx, namespace, t.Object.Content, replaceable)
-	case Adopt:
-		r.stored, r.outcome, r.err = a.Adopt(ctx, namespace, t.Object.Content, inventory)
+		switch {
+		case isMetadata(t.Entry):
+			r.stored, r.outcome, r.err = a.decorate(ctx, namespace, t.Entry.Population, t.Object.Content, t.Action == Apply)
+		case t.Action == Apply:
+			r.stored, r.outcome, r.err = a.reapply(ctx, namespace, t.Object.Content, replaceable)
+		default:
+			r.stored, r.outcome, r.err = a.Adopt(ctx, namespace, t.Object.Content, inventory)
+		}
 	}
 	switch entry := &r.Entry; {
 	case r.err == nil:

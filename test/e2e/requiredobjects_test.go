@@ -19,10 +19,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -89,21 +91,32 @@ func (r *revisions) wait(t *testing.T, what string, names []string) {
 // limited is the label of the namespaces that get a quota.
 const limited = "limited"
 
-// populateQuota runs policy-population, which puts a quota into some namespaces, until the test ends.
+// populateQuota runs policy-population, which puts a quota into some namespaces and restricts their pods, until the test ends.
 func populateQuota(t *testing.T, c *framework.Cluster) {
 	t.Helper()
-	c.GrantPopulation(t, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"resourcequotas"}, Verbs: []string{"get", "create", "patch", "delete"}})
+	c.GrantPopulation(t, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"resourcequotas"}, Verbs: []string{"get", "create", "patch", "delete"}})
 	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
 	c.StartPopulation(t)
 	c.PopulateWith(t, "quota", v1alpha1.NamespacePopulationSpec{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{limited: "true"}},
+		NamespaceMetadata: &v1alpha1.PopulationNamespaceMetadata{Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}},
 		Manifests: []v1alpha1.PopulationManifest{{Name: "quota", Template: runtime.RawExtension{Raw: []byte(
 			`{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"q"},"spec":{"hard":{"configmaps":"1","count/secrets":"0"}}}`)}}},
 	})
 }
 
+// tryPod returns an error if Pod Security does not refuse a privileged pod.
+func tryPod(ctx context.Context, c *framework.Cluster, namespace string) error {
+	_, err := c.Core.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "c", Image: "c"}}}}, metav1.CreateOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `violates PodSecurity "restricted:`) {
+		return fmt.Errorf("namespace %s: a privileged pod: %w", namespace, err)
+	}
+	return nil
+}
+
 // TestReadyMeansUsable creates 300 namespaces in a burst. kube-controller-manager needs some time to create their objects, and to count
-// the quota of every second one. None of the namespaces opens before that.
+// the quota of every second one. None of the namespaces opens before that, and none of these accepts a privileged pod.
 func TestReadyMeansUsable(t *testing.T) {
 	const count = 300
 	c := framework.Connect(t)
@@ -121,9 +134,18 @@ func TestReadyMeansUsable(t *testing.T) {
 		return watchFirst(t, namespaces.ResourceVersion, cache.NewListWatchFromClient(c.Core.CoreV1().RESTClient(), resource, "", selector), counts, namespaceOf)
 	}
 	added := func(event watch.Event) bool { return event.Type == watch.Added }
+	var pods errgroup.Group
+	tried := sets.New[string]() // only the watch uses it
 	opened := follow("namespaces", "", func(event watch.Event) bool {
 		namespace, ok := event.Object.(*corev1.Namespace)
-		return ok && event.Type == watch.Modified && !helper.IsClosed(namespace)
+		if !ok || event.Type != watch.Modified || helper.IsClosed(namespace) {
+			return false
+		}
+		if namespace.Labels[limited] != "" && !tried.Has(namespace.Name) {
+			tried.Insert(namespace.Name)
+			pods.Go(func() error { return tryPod(t.Context(), c, namespace.Name) })
+		}
+		return true
 	}, metav1.Object.GetName)
 	accounts := follow("serviceaccounts", "default", added, metav1.Object.GetNamespace)
 	certificates := follow("configmaps", "kube-root-ca.crt", added, metav1.Object.GetNamespace)
@@ -155,6 +177,9 @@ func TestReadyMeansUsable(t *testing.T) {
 	accounts.wait(t, "the ServiceAccounts exist", names)
 	certificates.wait(t, "the certificates exist", names)
 	quotas.wait(t, "the quotas are in force", counted)
+	if err := pods.Wait(); err != nil {
+		t.Error(err)
+	}
 	early := 0
 	for _, name := range names {
 		if opened.first[name] < max(accounts.first[name], certificates.first[name], quotas.first[name]) {

@@ -168,12 +168,8 @@ func (o *Options) outcomes(ctx context.Context, applier *population.Applier, nam
 	switch {
 	case !exists:
 		for _, object := range objects {
-			err := object.Err
-			if err == nil {
-				_, err = applier.Check(ctx, object.Content, object.ReadyWhen() != "")
-			}
 			outcome := population.Result{Target: population.Target{Key: object.Key}, Outcome: "rendered"}
-			if err != nil {
+			if err := applier.CheckObject(ctx, &object); err != nil {
 				outcome.Outcome, outcome.Message = population.Refused, err.Error()
 			}
 			outcomes = append(outcomes, outcome)

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
@@ -67,7 +68,10 @@ func (c *Controller) listNamespaces() []*metav1.PartialObjectMetadata {
 // queues the rollouts to which the change can matter.
 func (c *Controller) namespaceUpdated(before, after *metav1.PartialObjectMetadata) {
 	isSame, isSelectedAnew := before.UID == after.UID, selectsAnew(before, after)
-	if isSame && isSelectedAnew {
+	switch {
+	case isSame && c.repairsMetadata() && !(maps.Equal(before.Labels, after.Labels) && maps.Equal(before.Annotations, after.Annotations)):
+		c.repairs.Add(after.Name)
+	case isSame && isSelectedAnew:
 		c.changes.Add(after.Name)
 	}
 	if _, isClosed := c.closed.Load(after.Name); isClosed && isSame && metav1.HasLabel(before.ObjectMeta, v1alpha1.LabelInitializing) &&
@@ -77,6 +81,14 @@ func (c *Controller) namespaceUpdated(before, after *metav1.PartialObjectMetadat
 	if !isSame || isSelectedAnew || population.IsOpen(before) != population.IsOpen(after) {
 		c.enqueueRollouts()
 	}
+}
+
+// repairsMetadata reports whether a population repairs the metadata of namespaces.
+func (c *Controller) repairsMetadata() bool {
+	populations, _ := c.populations.List(labels.Everything()) // a lister returns no error
+	return slices.ContainsFunc(populations, func(p *v1alpha1.NamespacePopulation) bool {
+		return p.Spec.NamespaceMetadata != nil && p.Spec.NamespaceMetadata.DriftPolicy == v1alpha1.DriftRepair
+	})
 }
 
 // selectsAnew reports whether the labels of a namespace or its creator have changed. That it opens is no such change.

@@ -159,7 +159,7 @@ func repairedKinds(name string, inventories []*v1alpha1.PopulatedNamespace) sets
 	kinds := sets.New[schema.GroupVersionKind]()
 	for _, inventory := range inventories {
 		for _, entry := range inventory.Status.Objects {
-			if entry.Population == name && entry.ContentHash != "" {
+			if entry.Population == name && entry.ContentHash != "" && entry.UID != inventory.Spec.NamespaceUID { // the namespaces are watched
 				kinds.Insert(schema.FromAPIVersionAndKind(entry.APIVersion, entry.Kind))
 			}
 		}
@@ -171,7 +171,7 @@ func repairedKinds(name string, inventories []*v1alpha1.PopulatedNamespace) sets
 func appliedTo(p *v1alpha1.NamespacePopulation, inventories []*v1alpha1.PopulatedNamespace) v1alpha1.NamespacePopulationStatus {
 	status := v1alpha1.NamespacePopulationStatus{Conditions: slices.Clone(p.Status.Conditions), Rollout: p.Status.Rollout}
 	manifests, conflicts := map[string]*v1alpha1.PopulationManifestStatus{}, map[string]int32{}
-	for _, manifest := range p.Spec.Manifests {
+	for _, manifest := range population.Manifests(&p.Spec) {
 		manifests[manifest.Name] = &v1alpha1.PopulationManifestStatus{Name: manifest.Name}
 	}
 	inventories = slices.SortedFunc(slices.Values(inventories), func(a, b *v1alpha1.PopulatedNamespace) int { return cmp.Compare(a.Name, b.Name) })
@@ -202,7 +202,7 @@ func appliedTo(p *v1alpha1.NamespacePopulation, inventories []*v1alpha1.Populate
 	}
 	condition := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue, Reason: "Applied", ObservedGeneration: p.Generation,
 		Message: "every manifest could be applied"}
-	for _, manifest := range p.Spec.Manifests {
+	for _, manifest := range population.Manifests(&p.Spec) {
 		result := manifests[manifest.Name]
 		status.Manifests = append(status.Manifests, *result)
 		reason := population.ReasonFailed

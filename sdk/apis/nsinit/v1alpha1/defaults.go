@@ -32,6 +32,13 @@ func SetDefaults_PopulationManifest(obj *PopulationManifest) {
 	}
 }
 
+// SetDefaults_PopulationNamespaceMetadata gives the metadata of namespaces its policy.
+func SetDefaults_PopulationNamespaceMetadata(obj *PopulationNamespaceMetadata) {
+	if obj.DriftPolicy == "" {
+		obj.DriftPolicy = DriftIgnore
+	}
+}
+
 // SetDefaults_RegisteredInitializer gives an initializer with a failurePolicy its
 // default deadline. Without a failurePolicy there is no deadline to default.
 func SetDefaults_RegisteredInitializer(obj *RegisteredInitializer) {

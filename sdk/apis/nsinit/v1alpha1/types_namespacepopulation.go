@@ -78,6 +78,33 @@ type NamespacePopulationSpec struct {
 	// +optional
 	// +k8s:optional
 	Rollout PopulationRolloutType `json:"rollout,omitempty" protobuf:"bytes,4,opt,name=rollout,casttype=PopulationRolloutType"`
+
+	// namespaceMetadata is what the namespaces get themselves: labels and
+	// annotations. In a new namespace, they replace those that its creator set.
+	// +optional
+	// +k8s:optional
+	NamespaceMetadata *PopulationNamespaceMetadata `json:"namespaceMetadata,omitempty" protobuf:"bytes,5,opt,name=namespaceMetadata"`
+}
+
+// PopulationNamespaceMetadata is labels and annotations of namespaces. Values can
+// contain expressions like the strings of a template. Keys that begin with
+// nsinit.dev/, kubernetes.io/metadata.name and labels that namespaceSelector reads
+// are not allowed.
+type PopulationNamespaceMetadata struct {
+	// labels are labels that namespaces get.
+	// +optional
+	Labels map[string]string `json:"labels,omitempty" protobuf:"bytes,1,rep,name=labels"`
+
+	// annotations are annotations that namespaces get.
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty" protobuf:"bytes,2,rep,name=annotations"`
+
+	// driftPolicy is what happens after the namespace opens. Ignore, the default:
+	// who may update the namespace can change them. Repair: they follow the
+	// population.
+	// +optional
+	// +k8s:optional
+	DriftPolicy DriftPolicyType `json:"driftPolicy,omitempty" protobuf:"bytes,3,opt,name=driftPolicy,casttype=DriftPolicyType"`
 }
 
 // PopulationScopeType says which of the selected namespaces get the manifests.
