@@ -31,7 +31,7 @@ func partsOf(target string) []string {
 }
 
 // modulesOf returns the modules of a part of unit tests: those of the product, or those of tools and packaging. In the first module,
-// the packages in hack are tools, and the others the product.
+// the packages in hack and test are tools, and the others the product.
 func modulesOf(part string) []string {
 	switch part {
 	case "unit":

@@ -118,8 +118,9 @@ func (r *runner) unitPackages(ctx context.Context, p *part, modules []string) (b
 		first := len(batches)
 		for line := range strings.Lines(string(out)) {
 			fields := strings.Fields(line)
-			isPart := module != "." || strings.HasPrefix(strings.TrimPrefix(fields[0], project), "hack/") == (p.name == "tools")
-			if !isPart || r.run != "" && len(testsIn(fields[1], r.match, false)) == 0 {
+			folder, _, _ := strings.Cut(strings.TrimPrefix(fields[0], project), "/")
+			isTool := folder == "hack" || folder == "test"
+			if module == "." && isTool != (p.name == "tools") || r.run != "" && len(testsIn(fields[1], r.match, false)) == 0 {
 				continue
 			}
 			one := unitPackage{path: fields[0], random: strings.Contains(line, "pgregory.net/rapid")}
