@@ -237,6 +237,10 @@ type ruleCase struct {
 
 // TestRules: the findings of an observation are the same in whichever order the rules run, and every cause is found.
 func TestRules(t *testing.T) {
+	quotaWith := func(used corev1.ResourceList) corev1.ResourceQuota {
+		hard := corev1.ResourceList{"pods": resource.MustParse("1")}
+		return corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q", CreationTimestamp: *ago(time.Hour)}, Spec: corev1.ResourceQuotaSpec{Hard: hard}, Status: corev1.ResourceQuotaStatus{Hard: hard, Used: used}}
+	}
 	silent := errors.New("it never answers")
 	undiscovered := []error{&discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "metrics.k8s.io", Version: "v1"}: silent}}}
 	metrics := func(status apiregistrationv1.ConditionStatus) *apiregistrationv1.APIService {
@@ -381,6 +385,8 @@ func TestRules(t *testing.T) {
 		"every initializer is done": {Observation{Installation: installed(lifecycle(func(r *v1alpha1.NamespaceLifecycle) {
 			r.Spec.Initializers, r.Status.Conditions[0].Message = nil, "every initializer is done"
 		}), nil), Namespace: named(closed)}, []string{"Stuck InitializerPending"}, []string{"every initializer is done, and nsinit-controller-manager has not opened the namespace yet"}, nil},
+		"its quota is not in force": {Observation{Installation: installed(lifecycle(), nil), Namespace: named(closed), Quotas: []corev1.ResourceQuota{quotaWith(nil), quotaWith(corev1.ResourceList{"pods": resource.MustParse("0")})}},
+			[]string{"Stuck QuotaNotInForce", "Waiting InitializerPending"}, []string{`ResourceQuota "q" is not in force: kube-controller-manager has not written pods into its status`}, []string{"kubectl --namespace ns describe resourcequota q"}},
 		"it waits for an object": {Observation{Installation: installed(lifecycle(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Initializers = nil }), nil), Namespace: named(closed, conditions(lacks(v1alpha1.ConditionInitializing, "waiting for x")))},
 			[]string{"Waiting ObjectsMissing"}, []string{"waiting for x"}, []string{"kubectl --namespace ns get serviceaccount/default configmap/kube-root-ca.crt"}},
 		"a tenant sees that it waits for an object": {Observation{Installation: installed(nil, forbidden("no")), Namespace: named(closed, conditions(lacks(v1alpha1.ConditionInitializing, "waiting for x")))}, []string{"Waiting ObjectsMissing"}, []string{"waiting for x"}, nil},
@@ -442,18 +448,6 @@ func TestRules(t *testing.T) {
 		if !found[entry.cause] {
 			t.Errorf("no test finds %s", entry.cause)
 		}
-	}
-}
-
-// TestQuotas: a quota without a status is named, with what is missing in it.
-func TestQuotas(t *testing.T) {
-	quota := corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q", CreationTimestamp: *ago(time.Hour)}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("1")}}}
-	counted := quota
-	counted.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{"pods": resource.MustParse("0")}}
-	found := quotas(Observation{Installation: Installation{Time: now()}, Patience: time.Minute, Name: "ns", Quotas: []corev1.ResourceQuota{counted, quota}})
-	if len(found) != 1 || found[0].Cause != QuotaNotInForce || found[0].State != Stuck || !strings.Contains(found[0].Message, `"q" is not in force: kube-controller-manager has not written pods`) ||
-		found[0].Remedies[1].Command != "kubectl --namespace ns describe resourcequota q" {
-		t.Errorf("found %+v", found)
 	}
 }
 

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package population
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"testing"
@@ -58,18 +59,22 @@ func TestNamespaceMetadata(t *testing.T) {
 			client, did := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), ""
 			client.PrependReactor("*", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				patch := action.(clienttesting.PatchActionImpl)
-				did += fmt.Sprintf("%s force=%t %s", patch.PatchOptions.FieldManager, *patch.PatchOptions.Force, patch.GetPatch())
+				did += fmt.Sprintf("%s force=%t %s", patch.PatchOptions.FieldManager, *patch.PatchOptions.Force, bytes.TrimSpace(patch.GetPatch()))
 				stored := &unstructured.Unstructured{}
 				_ = stored.UnmarshalJSON(patch.GetPatch())
 				return true, stored, test.rejection
 			})
 			a := applier()
 			a.Client, a.FieldManager = client, "hook"
+			of := ""
+			if test.mode == RollOut {
+				of = "p"
+			}
 			var populations []*Population
 			if test.wanted != nil {
 				populations = append(populations, population)
 			}
-			results := a.run(t.Context(), namespace, test.mode, Plan(test.mode, "", populations, test.wanted, test.known), nil)
+			results := a.run(t.Context(), namespace, test.mode, Plan(test.mode, of, populations, test.wanted, test.known), nil)
 			if len(results) != 1 || results[0].outcome != test.outcome || did != test.want || !errors.Is(results[0].err, test.rejection) {
 				t.Errorf("did %s: %+v", did, results)
 			}

@@ -129,20 +129,21 @@ func (p *Populator) change(ctx context.Context, namespace *corev1.Namespace, mod
 	wanted, inventory := Render(populations, namespace), newInventory(namespace)
 	// gofail: var populationBeforeInventory struct{}
 	var tasks []Task
-	isNew := mode == Initialize
-	for ; ; isNew = false { // again after a retry, or if a former namespace had the name
-		if !isNew {
+	var isNew bool
+	for isFirst := mode == Initialize; ; isFirst = false { // again after a retry, or if a former namespace had the name
+		if !isFirst {
 			if inventory, err = p.inventory(ctx, namespace); err != nil {
 				return nil, err
 			}
 		}
 		tasks = Plan(mode, of.Name, populations, wanted, inventory.Status.Objects)
+		isNew = inventory.UID == ""
 		announced, err := p.announce(ctx, inventory, tasks)
 		if err == nil {
 			inventory = announced
 			break
 		}
-		if !isNew || !apierrors.IsAlreadyExists(err) {
+		if !isFirst || !apierrors.IsAlreadyExists(err) {
 			return nil, err
 		}
 	}

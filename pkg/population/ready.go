@@ -8,7 +8,6 @@ package population
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"

@@ -194,7 +194,7 @@ func TestUntil(t *testing.T) {
 		"one appears":           {5 * time.Second, at(100), [2]time.Time{at(103)}, at(108)},
 		"the other appears":     {5 * time.Second, at(100), [2]time.Time{at(103), at(120)}, at(125)},
 		"they appear for long":  {5 * time.Second, at(100), [2]time.Time{at(359), at(358)}, at(364)},
-		"the timeout is longer": {2 * time.Minute, at(100), [2]time.Time{at(120)}, at(220)},
+		"the timeout is longer": {2 * time.Minute, at(100), [2]time.Time{at(120)}, at(240)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newWatching(t, ObjectsByKubernetes())

@@ -66,6 +66,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &nsinitv1alpha1.PopulationManifestApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PopulationManifestStatus"):
 		return &nsinitv1alpha1.PopulationManifestStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PopulationNamespaceMetadata"):
+		return &nsinitv1alpha1.PopulationNamespaceMetadataApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PopulationProblem"):
 		return &nsinitv1alpha1.PopulationProblemApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PopulationRolloutStatus"):

@@ -49,6 +49,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.PopulatedObject{}.OpenAPIModelName():                         schema_sdk_apis_nsinit_v1alpha1_PopulatedObject(ref),
 		v1alpha1.PopulationManifest{}.OpenAPIModelName():                      schema_sdk_apis_nsinit_v1alpha1_PopulationManifest(ref),
 		v1alpha1.PopulationManifestStatus{}.OpenAPIModelName():                schema_sdk_apis_nsinit_v1alpha1_PopulationManifestStatus(ref),
+		v1alpha1.PopulationNamespaceMetadata{}.OpenAPIModelName():             schema_sdk_apis_nsinit_v1alpha1_PopulationNamespaceMetadata(ref),
 		v1alpha1.PopulationProblem{}.OpenAPIModelName():                       schema_sdk_apis_nsinit_v1alpha1_PopulationProblem(ref),
 		v1alpha1.PopulationRolloutStatus{}.OpenAPIModelName():                 schema_sdk_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref),
 		v1alpha1.RegisteredInitializer{}.OpenAPIModelName():                   schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializer(ref),
@@ -1009,11 +1010,17 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulationSpec(ref common.Referenc
 							Enum:        []interface{}{"Apply", "Report"},
 						},
 					},
+					"namespaceMetadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespaceMetadata is what the namespaces get themselves: labels and annotations. In a new namespace, they replace those that its creator set.",
+							Ref:         ref(v1alpha1.PopulationNamespaceMetadata{}.OpenAPIModelName()),
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.PopulationManifest{}.OpenAPIModelName(), v1.LabelSelector{}.OpenAPIModelName()},
+			v1alpha1.PopulationManifest{}.OpenAPIModelName(), v1alpha1.PopulationNamespaceMetadata{}.OpenAPIModelName(), v1.LabelSelector{}.OpenAPIModelName()},
 	}
 }
 
@@ -1340,7 +1347,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulatedNamespaceStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions: Applied is True if every object matches its manifest, or did when the namespace opened. Ready has the same status, and is Unknown before Applied is set.",
+							Description: "conditions: Applied is True if every object matches its manifest, or did when the namespace opened. Ready is True if, in addition, every object was ready when the namespace opened, and Unknown before Applied is set.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1447,7 +1454,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulatedObject(ref common.ReferenceCallbac
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message says why it failed, or what is in conflict.",
+							Description: "message says why it failed, what is in conflict, or why it is not ready.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1518,6 +1525,13 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationManifest(ref common.ReferenceCall
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
+					"readyWhen": {
+						SchemaProps: spec.SchemaProps{
+							Description: "readyWhen is a CEL expression that yields true or false. A new namespace stays closed until it yields true. It has the variables of the template, and object, which is the object as it is stored. While it fails, the object is not ready. Absent: the object is ready when it is applied. A ResourceQuota is ready only when its status has every entry of spec.hard: before that, kube-apiserver does not enforce it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 				Required: []string{"name", "template"},
 			},
@@ -1574,6 +1588,57 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationManifestStatus(ref common.Referen
 					},
 				},
 				Required: []string{"name", "applied", "failed"},
+			},
+		},
+	}
+}
+
+func schema_sdk_apis_nsinit_v1alpha1_PopulationNamespaceMetadata(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PopulationNamespaceMetadata is labels and annotations of namespaces. Values can contain expressions like the strings of a template. Keys that begin with nsinit.dev/, kubernetes.io/metadata.name and labels that namespaceSelector reads are not allowed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"labels": {
+						SchemaProps: spec.SchemaProps{
+							Description: "labels are labels that namespaces get.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"annotations": {
+						SchemaProps: spec.SchemaProps{
+							Description: "annotations are annotations that namespaces get.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"driftPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "driftPolicy is what happens after the namespace opens. Ignore, the default: who may update the namespace can change them. Repair: they follow the population.\n\nPossible enum values:\n - `\"Ignore\"` leaves the object to the namespace's tenants.\n - `\"Repair\"` makes the object follow its manifest.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Ignore", "Repair"},
+						},
+					},
+				},
 			},
 		},
 	}

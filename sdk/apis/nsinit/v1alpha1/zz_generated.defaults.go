@@ -66,6 +66,9 @@ func SetObjectDefaults_NamespacePopulation(in *NamespacePopulation) {
 		a := &in.Spec.Manifests[i]
 		SetDefaults_PopulationManifest(a)
 	}
+	if in.Spec.NamespaceMetadata != nil {
+		SetDefaults_PopulationNamespaceMetadata(in.Spec.NamespaceMetadata)
+	}
 }
 
 func SetObjectDefaults_NamespacePopulationList(in *NamespacePopulationList) {

@@ -142,6 +142,11 @@ func (in PopulationManifestStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PopulationNamespaceMetadata) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.PopulationNamespaceMetadata"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PopulationProblem) OpenAPIModelName() string {
 	return "com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.PopulationProblem"
 }

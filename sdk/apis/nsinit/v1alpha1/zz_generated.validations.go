@@ -750,6 +750,36 @@ func Validate_NamespacePopulationSpec(
 		errs = append(errs, fn(fldPath.Child("rollout"), &obj.Rollout, oldVal, oldObj != nil)...)
 	}
 
+	{ // field NamespacePopulationSpec.NamespaceMetadata
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *PopulationNamespaceMetadata,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_PopulationNamespaceMetadata(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *NamespacePopulationSpec) *PopulationNamespaceMetadata {
+				return oldObj.NamespaceMetadata
+			})
+		errs = append(errs, fn(fldPath.Child("namespaceMetadata"), obj.NamespaceMetadata, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }
 
@@ -1049,6 +1079,49 @@ func Validate_PopulationManifest(
 	}
 
 	// field PopulationManifest.Template has no validation
+	// field PopulationManifest.ReadyWhen has no validation
+	return errs
+}
+
+// Validate_PopulationNamespaceMetadata validates an instance of PopulationNamespaceMetadata according
+// to declarative validation rules in the API schema.
+func Validate_PopulationNamespaceMetadata(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *PopulationNamespaceMetadata) (errs field.ErrorList) {
+
+	// field PopulationNamespaceMetadata.Labels has no validation
+	// field PopulationNamespaceMetadata.Annotations has no validation
+
+	{ // field PopulationNamespaceMetadata.DriftPolicy
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *DriftPolicyType,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_DriftPolicyType(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *PopulationNamespaceMetadata) *DriftPolicyType {
+				return &oldObj.DriftPolicy
+			})
+		errs = append(errs, fn(fldPath.Child("driftPolicy"), &obj.DriftPolicy, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }
 

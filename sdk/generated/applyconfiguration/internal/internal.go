@@ -286,6 +286,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
+    - name: namespaceMetadata
+      type:
+        namedType: com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.PopulationNamespaceMetadata
     - name: namespaceSelector
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
@@ -459,6 +462,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: prunePolicy
       type:
         scalar: string
+    - name: readyWhen
+      type:
+        scalar: string
     - name: template
       type:
         namedType: __untyped_atomic_
@@ -486,6 +492,22 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespace
       type:
         scalar: string
+- name: com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.PopulationNamespaceMetadata
+  map:
+    fields:
+    - name: annotations
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: driftPolicy
+      type:
+        scalar: string
+    - name: labels
+      type:
+        map:
+          elementType:
+            scalar: string
 - name: com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.PopulationProblem
   map:
     fields:

@@ -35,6 +35,9 @@ type NamespacePopulationSpecApplyConfiguration struct {
 	// both, the drift of objects that were rolled out is repaired. Apply creates no
 	// object over one of another client.
 	Rollout *nsinitv1alpha1.PopulationRolloutType `json:"rollout,omitempty"`
+	// namespaceMetadata is what the namespaces get themselves: labels and
+	// annotations. In a new namespace, they replace those that its creator set.
+	NamespaceMetadata *PopulationNamespaceMetadataApplyConfiguration `json:"namespaceMetadata,omitempty"`
 }
 
 // NamespacePopulationSpecApplyConfiguration constructs a declarative configuration of the NamespacePopulationSpec type for use with
@@ -77,5 +80,13 @@ func (b *NamespacePopulationSpecApplyConfiguration) WithScope(value nsinitv1alph
 // If called multiple times, the Rollout field is set to the value of the last call.
 func (b *NamespacePopulationSpecApplyConfiguration) WithRollout(value nsinitv1alpha1.PopulationRolloutType) *NamespacePopulationSpecApplyConfiguration {
 	b.Rollout = &value
+	return b
+}
+
+// WithNamespaceMetadata sets the NamespaceMetadata field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NamespaceMetadata field is set to the value of the last call.
+func (b *NamespacePopulationSpecApplyConfiguration) WithNamespaceMetadata(value *PopulationNamespaceMetadataApplyConfiguration) *NamespacePopulationSpecApplyConfiguration {
+	b.NamespaceMetadata = value
 	return b
 }

@@ -18,8 +18,8 @@ import (
 // PopulatedNamespaceStatus is what was applied.
 type PopulatedNamespaceStatusApplyConfiguration struct {
 	// conditions: Applied is True if every object matches its manifest, or did when
-	// the namespace opened. Ready has the same status, and is Unknown before Applied is
-	// set.
+	// the namespace opened. Ready is True if, in addition, every object was ready when
+	// the namespace opened, and Unknown before Applied is set.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// objects are those that were applied, or should be, in the order in which
 	// they are applied.

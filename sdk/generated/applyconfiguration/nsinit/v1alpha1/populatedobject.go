@@ -36,7 +36,7 @@ type PopulatedObjectApplyConfiguration struct {
 	PrunePolicy *nsinitv1alpha1.PrunePolicyType `json:"prunePolicy,omitempty"`
 	// state is Pending, Applied, Failed or Conflict.
 	State *nsinitv1alpha1.PopulatedObjectState `json:"state,omitempty"`
-	// message says why it failed, or what is in conflict.
+	// message says why it failed, what is in conflict, or why it is not ready.
 	Message *string `json:"message,omitempty"`
 	// lastAppliedTime is when it was last applied.
 	LastAppliedTime *v1.Time `json:"lastAppliedTime,omitempty"`

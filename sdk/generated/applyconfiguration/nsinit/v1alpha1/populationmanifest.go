@@ -39,6 +39,13 @@ type PopulationManifestApplyConfiguration struct {
 	// takes the type of its value. apiVersion, kind and metadata.name are
 	// required; nsinit sets metadata.namespace.
 	Template *runtime.RawExtension `json:"template,omitempty"`
+	// readyWhen is a CEL expression that yields true or false. A new namespace stays
+	// closed until it yields true. It has the variables of the template, and object,
+	// which is the object as it is stored. While it fails, the object is not ready.
+	// Absent: the object is ready when it is applied. A ResourceQuota is ready only
+	// when its status has every entry of spec.hard: before that, kube-apiserver does
+	// not enforce it.
+	ReadyWhen *string `json:"readyWhen,omitempty"`
 }
 
 // PopulationManifestApplyConfiguration constructs a declarative configuration of the PopulationManifest type for use with
@@ -84,5 +91,13 @@ func (b *PopulationManifestApplyConfiguration) WithPrunePolicy(value nsinitv1alp
 // If called multiple times, the Template field is set to the value of the last call.
 func (b *PopulationManifestApplyConfiguration) WithTemplate(value runtime.RawExtension) *PopulationManifestApplyConfiguration {
 	b.Template = &value
+	return b
+}
+
+// WithReadyWhen sets the ReadyWhen field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ReadyWhen field is set to the value of the last call.
+func (b *PopulationManifestApplyConfiguration) WithReadyWhen(value string) *PopulationManifestApplyConfiguration {
+	b.ReadyWhen = &value
 	return b
 }
