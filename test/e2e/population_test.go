@@ -418,6 +418,64 @@ func TestPopulationImmutable(t *testing.T) {
 	waitValue(t, c, namespace, "settings", "third")
 }
 
+// TestPopulationMetadata: a namespace has its labels and annotations when it opens, whatever its creator set. They are repaired, a rollout
+// replaces none of other clients, and those that the population does not have any more are removed.
+func TestPopulationMetadata(t *testing.T) {
+	c := framework.Connect(t)
+	c.GrantPopulation(t, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"patch"}})
+	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
+	labelled := func(labels map[string]string) string {
+		t.Helper()
+		namespace, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Name("ns"), Labels: labels}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.LeaveLater(t, namespace.Name)
+		return namespace.Name
+	}
+	waitLabels := func(name, want string) {
+		t.Helper()
+		framework.Eventually(t, "namespace "+name+" has "+want, func(ctx context.Context) error {
+			namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if got := fmt.Sprintf("%s %s %s", namespace.Labels["level"], namespace.Labels["team"], namespace.Annotations["example.com/name"]); got != want {
+				return fmt.Errorf("it has %q", got)
+			}
+			return nil
+		})
+	}
+	c.Populate(t, "a")
+	c.StartPopulation(t)
+	existing := labelled(map[string]string{"level": "low"})
+	c.WaitReady(t, existing)
+	c.PopulateWith(t, "metadata", v1alpha1.NamespacePopulationSpec{Scope: v1alpha1.ScopeAll, Rollout: v1alpha1.RolloutApply,
+		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "level", Operator: metav1.LabelSelectorOpExists}}},
+		NamespaceMetadata: &v1alpha1.PopulationNamespaceMetadata{Labels: map[string]string{"team": "x"}, DriftPolicy: v1alpha1.DriftRepair}})
+	c.PopulateWith(t, "metadata-b", v1alpha1.NamespacePopulationSpec{Scope: v1alpha1.ScopeAll, Rollout: v1alpha1.RolloutApply,
+		NamespaceMetadata: &v1alpha1.PopulationNamespaceMetadata{Labels: map[string]string{"level": "high"}, Annotations: map[string]string{"example.com/name": "${namespaceObject.metadata.name}"}, DriftPolicy: v1alpha1.DriftRepair}})
+	waitLabels(existing, "low x ")
+	waitPopulation(t, c, "metadata-b", v1alpha1.ConditionApplied, metav1.ConditionFalse, `conflict with "`)
+
+	name := labelled(map[string]string{"level": "low", "team": "y"})
+	c.WaitReady(t, name)
+	waitLabels(name, "high x "+name)
+	for _, change := range [][]string{{"label", "namespace", name, "level=none", "--overwrite"}, {"annotate", "namespace", name, "example.com/name-"}} {
+		if out, err := c.Kubectl(change...); err != nil {
+			t.Fatal(err, out)
+		}
+		waitLabels(name, "high x "+name)
+	}
+	changePopulation(t, c, "metadata-b", func(spec *v1alpha1.NamespacePopulationSpec) { spec.NamespaceMetadata.Annotations = nil })
+	waitLabels(name, "high x ")
+	if err := c.Nsinit.NsinitV1alpha1().NamespacePopulations().Delete(t.Context(), "metadata", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitLabels(name, "high  ")
+	waitLabels(existing, "low  ")
+}
+
 // TestPopulationLabels: a manifest that a changed label selects is applied immediately if its drift is repaired.
 func TestPopulationLabels(t *testing.T) {
 	c := framework.Connect(t)
