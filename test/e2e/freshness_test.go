@@ -70,7 +70,7 @@ func TestFreshness(t *testing.T) {
 	})
 	t.Cleanup(func() {
 		for _, one := range created {
-			_ = c.Core.CoreV1().Namespaces().Delete(context.Background(), one.name, metav1.DeleteOptions{})
+			c.LeaveLater(t, one.name)
 		}
 	})
 	for i := 1; i <= changes; i++ {

@@ -34,6 +34,10 @@ func Funcs(runtimeserializer.CodecFactory) []any {
 			c.FillNoCustom(obj)
 			v1alpha1.SetDefaults_PopulationManifest(obj)
 		},
+		func(obj *v1alpha1.PopulationNamespaceMetadata, c randfill.Continue) {
+			*obj = v1alpha1.PopulationNamespaceMetadata{Labels: map[string]string{c.String(0): c.String(0)}}
+			v1alpha1.SetDefaults_PopulationNamespaceMetadata(obj)
+		},
 		// Templates are objects in JSON.
 		func(obj *runtime.RawExtension, c randfill.Continue) {
 			*obj = runtime.RawExtension{Raw: []byte(`{"kind":"` + strconv.Itoa(int(c.Uint32())) + `"}`)}
