@@ -69,7 +69,7 @@ func (c *Controller) listNamespaces() []*metav1.PartialObjectMetadata {
 func (c *Controller) namespaceUpdated(before, after *metav1.PartialObjectMetadata) {
 	isSame, isSelectedAnew := before.UID == after.UID, selectsAnew(before, after)
 	switch {
-	case isSame && c.repairsMetadata() && !(maps.Equal(before.Labels, after.Labels) && maps.Equal(before.Annotations, after.Annotations)):
+	case isSame && c.repairsMetadata() && (isSelectedAnew || !maps.Equal(before.Annotations, after.Annotations)):
 		c.repairs.Add(after.Name)
 	case isSame && isSelectedAnew:
 		c.changes.Add(after.Name)
