@@ -467,6 +467,24 @@ func TestPopulationMetadata(t *testing.T) {
 		}
 		waitLabels(name, "high x "+name)
 	}
+
+	// With the policy, users without the verb initialize change only what no population owns.
+	applyArtifact(t, c, "policies", "namespace-metadata.yaml")
+	labeller := kubernetes.NewForConfigOrDie(c.User(t, "e2e-labeller", framework.Everything())).CoreV1().Namespaces()
+	patch := func(metadata string) error {
+		_, err := labeller.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":`+metadata+`}`), metav1.PatchOptions{})
+		return err
+	}
+	framework.Eventually(t, "changes are refused", func(context.Context) error {
+		return framework.RefusedBy("nsinit-namespace-metadata", patch(`{"labels":{"level":"none","team":null,"other":"x"},"annotations":{"example.com/name":"x"}}`),
+			`of namespace "`+name+`": `, "level", "team", "example.com/name", "; change the population instead")
+	})
+	if err := framework.RefusedBy("nsinit-namespace-metadata", patch(`{"managedFields":[{}]}`), "managedFields"); err != nil {
+		t.Error(err)
+	}
+	if err := patch(`{"labels":{"other":"x"},"annotations":{"other":"x"}}`); err != nil {
+		t.Error(err)
+	}
 	changePopulation(t, c, "metadata-b", func(spec *v1alpha1.NamespacePopulationSpec) { spec.NamespaceMetadata.Annotations = nil })
 	waitLabels(name, "high x ")
 	if err := c.Nsinit.NsinitV1alpha1().NamespacePopulations().Delete(t.Context(), "metadata", metav1.DeleteOptions{}); err != nil {
