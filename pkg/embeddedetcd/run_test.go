@@ -80,6 +80,61 @@ func TestFailedStart(t *testing.T) {
 	}
 }
 
+// TestDamagedData: etcd panics because its log is damaged. Calls are answered with the reason.
+func TestDamagedData(t *testing.T) {
+	intact := temporary(t)
+	stop := run(t, intact)
+	c := client(t, intact)
+	for range 50 {
+		if _, err := c.Put(t.Context(), "key", "value"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for name, damage := range map[string]func(data []byte) []byte{
+		"an empty log":  func([]byte) []byte { return nil },
+		"a damaged log": func(data []byte) []byte { return append([]byte("xxxxxxxxxxxxxxxx"), data[16:]...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := temporary(t)
+			file := filepath.Join(dir, "data", "member", "wal", "0000000000000000-0000000000000000.wal")
+			if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(filepath.Join(intact, "data"))); err != nil {
+				t.Fatal(err)
+			}
+			data, err := os.ReadFile(file)
+			if err == nil {
+				err = os.WriteFile(file, damage(data), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop := run(t, dir)
+			c := client(t, dir)
+			eventually(t, "calls are answered with the reason", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := c.Get(ctx, "key")
+				return err != nil && strings.Contains(err.Error(), "code = FailedPrecondition desc = cannot start etcd in")
+			})
+			if err := stop(); err == nil || !strings.Contains(err.Error(), "see \"When etcd cannot start\"") {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
+	}
+
+	// Without its log, etcd becomes ready only after as many writes as its database has, and can be stopped before.
+	if err := os.RemoveAll(filepath.Join(intact, "data", "member", "wal")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := Start(ctx, intact, 0); err == nil || !strings.Contains(err.Error(), "stopped while it started") {
+		t.Errorf("without the log: %v", err)
+	}
+}
+
 // run calls Run, and returns when it listens. The returned function ends it.
 func run(t *testing.T, dir string) (stop func() error) {
 	t.Helper()

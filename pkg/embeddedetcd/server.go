@@ -31,7 +31,8 @@ const (
 	// maxSocketPath is the length of the longest path of a unix socket on Linux.
 	maxSocketPath = 107
 	// startTimeout bounds a start: etcd replays its log, which takes time for a large store.
-	startTimeout = 5 * time.Minute
+	startTimeout  = 5 * time.Minute
+	documentation = `if its data is damaged, see "When etcd cannot start" in docs/operate.md`
 )
 
 // Server is a running etcd member.
@@ -74,9 +75,9 @@ func Start(ctx context.Context, dir string, quota int64) (*Server, error) {
 	}
 	logger := klog.FromContext(ctx)
 	logger.Info("Starting embedded etcd", "dir", dir, "endpoint", config.AdvertiseClientUrls[0].String(), "quotaBytes", config.QuotaBackendBytes)
-	etcd, err := embed.StartEtcd(config)
+	etcd, err := startEtcd(config)
 	if err != nil {
-		return nil, fmt.Errorf("cannot start etcd in %q (is another process using the directory?): %w", dir, err)
+		return nil, fmt.Errorf("cannot start etcd in %q (is another process using the directory?): %w; %s", dir, err, documentation)
 	}
 	server := &Server{etcd: etcd, logLevel: logLevel}
 	select {
@@ -86,12 +87,24 @@ func Start(ctx context.Context, dir string, quota int64) (*Server, error) {
 	case err = <-etcd.Err():
 		err = fmt.Errorf("etcd in %q failed to start: %w", dir, err)
 	case <-time.After(startTimeout):
-		err = fmt.Errorf("etcd in %q was not ready after %s", dir, startTimeout)
+		err = fmt.Errorf("etcd in %q was not ready after %s; %s", dir, startTimeout, documentation)
 	case <-ctx.Done():
 		err = errors.Join(errors.New("etcd was stopped while it started"), ctx.Err())
 	}
+	etcd.Server.HardStop() // otherwise, Stop waits until a member is ready, which one without its log may never be
 	server.Stop()
 	return nil, err
+}
+
+// startEtcd starts etcd. With damaged data, etcd can panic. startEtcd returns an error instead, so that Run answers with it. It cannot do so
+// for panics in other goroutines, such as those for damaged pages of the database.
+func startEtcd(config *embed.Config) (etcd *embed.Etcd, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("etcd failed: %v", cause)
+		}
+	}()
+	return embed.StartEtcd(config)
 }
 
 // removeInterrupted removes what defragmentations left that were killed: each a file as large as the database, which etcd keeps.

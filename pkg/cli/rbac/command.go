@@ -9,6 +9,7 @@ package rbac
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -157,25 +159,31 @@ func (o *Options) objects() []runtime.Object {
 			rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{configurations}, ResourceNames: []string{o.Configuration}, Verbs: []string{"get", "update"}})
 	}
 	name := objectName(o.initializer)
-	objects := []runtime.Object{
+	var objects []runtime.Object
+	if o.ConfineTo != nil { // an empty list, too
+		objects = o.confinement() // first, so that it is in force before the permissions
+	}
+	return append(objects,
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules},
 		bind(name, name, o.subject),
-		bind(name+"-initializer", "nsinit:initializer", o.subject),
-	}
-	if o.ConfineTo != nil { // an empty list, too
-		objects = append(objects, o.confinement()...)
-	}
-	return objects
+		bind(name+"-initializer", "nsinit:initializer", o.subject))
 }
 
-// objectName returns a name for the objects of an initializer. The part after a slash can have characters that a domain name
-// cannot.
+// longestName leaves room for the prefix of the policy, whose name is a domain name.
+const longestName = validation.DNS1123SubdomainMaxLength - len(confinePrefix)
+
+// objectName returns a name for the objects of an initializer, which no other initializer has: otherwise, its policy would replace the
+// policy of the other one. The part after a slash can have characters that a domain name cannot.
 func objectName(initializer string) string {
 	domain, name, ok := strings.Cut(initializer, "/")
-	if !ok {
+	if !ok && len(initializer) <= longestName {
 		return initializer
 	}
-	return domain + "-" + strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(name))
+	if ok {
+		domain += "-" + strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(name))
+	}
+	hash := fmt.Sprintf("-%x", sha256.Sum256([]byte(initializer)))[:9]
+	return strings.TrimRight(domain[:min(len(domain), longestName-len(hash))], "-.") + hash
 }
 
 func bind(name, role string, subject rbacv1.Subject) *rbacv1.ClusterRoleBinding {

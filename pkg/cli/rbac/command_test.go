@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package rbac_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdtesting"
@@ -73,6 +74,7 @@ subjects:
 			` namespaceObject != null && (namespaceObject.metadata.?labels["nsinit.dev/initializing"].hasValue() || has(namespaceObject.metadata.deletionTimestamp))`
 		refuses = `: policy nsinit-confine-a.example.com refuses " + variables.resource + (request.?namespace.orValue("") == "" ? "" : " in namespace \"" + request.namespace + "\"")nsinit-confine-a.example.com`
 	)
+	long := strings.Repeat("a.", 113) + "bb." + strings.Repeat("c", 24) // the longest that is valid
 	sdk := func(namespace string) string {
 		return `variables.resource in ["events", "events.events.k8s.io"] || variables.resource == "leases.coordination.k8s.io" && request.?namespace.orValue("") == "` + namespace + `"`
 	}
@@ -84,12 +86,16 @@ subjects:
 		"names": {Args: []string{"a.example.com", "--user=jane", "-o", "name"}, Out: "clusterrole.rbac.authorization.k8s.io/a.example.com\n" +
 			"clusterrolebinding.rbac.authorization.k8s.io/a.example.com\nclusterrolebinding.rbac.authorization.k8s.io/a.example.com-initializer\n"},
 		"an initializer with a slash": {Args: []string{"openshift.com/My_.Origin", "--user=jane", "--confine-to=configmaps", "--output=jsonpath={.metadata.name} {.roleRef.name}{.rules[*].resourceNames}{.spec.policyName}{'\\n'}"},
-			Out: `openshift.com-my--origin ["openshift.com/My_.Origin"]
-openshift.com-my--origin openshift.com-my--origin
-openshift.com-my--origin-initializer nsinit:initializer
-nsinit-confine-openshift.com-my--origin ` + `
-nsinit-confine-openshift.com-my--origin nsinit-confine-openshift.com-my--origin
+			Out: `nsinit-confine-openshift.com-my--origin-069f5cff ` + `
+nsinit-confine-openshift.com-my--origin-069f5cff nsinit-confine-openshift.com-my--origin-069f5cff
+openshift.com-my--origin-069f5cff ["openshift.com/My_.Origin"]
+openshift.com-my--origin-069f5cff openshift.com-my--origin-069f5cff
+openshift.com-my--origin-069f5cff-initializer nsinit:initializer
 `},
+		"another initializer with a similar name": {Args: []string{"openshift.com/my--origin", "--user=jane", "--confine-to=configmaps", "-o", "jsonpath={.spec.policyName}"},
+			Out: "nsinit-confine-openshift.com-my--origin-fedcf979"},
+		"a long name": {Args: []string{long, "--user=jane", "--confine-to=configmaps", "-o", "jsonpath={.spec.policyName}"},
+			Out: "nsinit-confine-" + long[:228] + "-89224a60"},
 		"a finalizer": {Args: []string{"a.example.com", "--user=jane", "--finalizer", "--output=jsonpath={.rules[*].verbs}{.subjects[*].kind}{'\\n'}"},
 			Out: "[\"initialize\",\"finalize\"]\nUser\nUser\n"},
 		"one that is confined": {Args: []string{"a.example.com", "--service-account=hooks:hook", "--confine-to=configmaps,roles.rbac.authorization.k8s.io", "-o", confined},
