@@ -214,6 +214,7 @@ func lifecycleCauses() []entry {
 		}},
 		{QuotaNotInForce, "kube-controller-manager has not counted a ResourceQuota of a closed namespace, so kube-apiserver would not enforce it; stuck if it lasts", []remedy{
 			{description: "check whether kube-controller-manager runs, and read its log: its quota controller writes the status"},
+			{description: "if it runs, remove what it cannot count from the quota, such as count/ of a kind that does not exist"},
 			{description: "see which resources it has counted", command: "kubectl --namespace $NAMESPACE describe resourcequota $QUOTA"},
 		}},
 		{PlanDegraded, "the plan differs from what the configurations say; a note, because the namespace opens all the same", []remedy{

@@ -104,11 +104,15 @@ func (a *Applier) decorate(ctx context.Context, namespace *corev1.Namespace, pop
 	return stored, Configured, nil
 }
 
-// undecorate removes the labels and annotations that a population applied to a namespace.
-func (a *Applier) undecorate(ctx context.Context, namespace *corev1.Namespace, population string) error {
+// undecorate removes the labels and annotations that a population applied to a namespace. An initializer without the permission never
+// applied those of an entry without a UID.
+func (a *Applier) undecorate(ctx context.Context, namespace *corev1.Namespace, entry v1alpha1.PopulatedObject) error {
 	none, err := metadataOf(namespace.Name, map[string]any{"labels": map[string]any{}, "annotations": map[string]any{}}, nil)
 	if err == nil {
-		_, _, err = a.decorate(ctx, namespace, population, none, false)
+		_, _, err = a.decorate(ctx, namespace, entry.Population, none, false)
+	}
+	if err != nil && entry.UID == "" && lacksPermission(err) {
+		return nil
 	}
 	return err
 }

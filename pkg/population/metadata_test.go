@@ -27,6 +27,7 @@ import (
 // other clients over only in a new namespace. When they are removed from the population, they are removed from the namespace.
 func TestNamespaceMetadata(t *testing.T) {
 	conflict := apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict}}, "conflict with kubectl")
+	forbidden := apierrors.NewForbidden(corev1.Resource("namespaces"), "shop", errors.New(`User "hook" cannot patch resource "namespaces"`))
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u", Labels: map[string]string{"a": "b"}}}
 	population, errs := Compile("p", &v1alpha1.NamespacePopulationSpec{NamespaceMetadata: &v1alpha1.PopulationNamespaceMetadata{
 		Labels: map[string]string{"team": "${namespaceObject.metadata.name}"}, Annotations: map[string]string{"note": "x y"}, DriftPolicy: v1alpha1.DriftRepair,
@@ -49,11 +50,13 @@ func TestNamespaceMetadata(t *testing.T) {
 		want      string
 		outcome   Outcome
 	}{
-		"a new namespace":   {mode: Initialize, wanted: wanted, want: `hook/p force=true {"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{"note":"x y"},"labels":{"team":"shop"},"name":"shop","uid":"u"}}`, outcome: Configured},
-		"an existing one":   {mode: RollOut, wanted: wanted, want: `hook/p force=false {"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{"note":"x y"},"labels":{"team":"shop"},"name":"shop","uid":"u"}}`, outcome: Configured},
-		"labels of others":  {mode: RollOut, wanted: wanted, rejection: conflict, want: `hook/p force=false {"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{"note":"x y"},"labels":{"team":"shop"},"name":"shop","uid":"u"}}`, outcome: Conflict},
-		"a change":          {mode: RollOut, wanted: wanted, known: []v1alpha1.PopulatedObject{known}, want: `hook/p force=true {"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{"note":"x y"},"labels":{"team":"shop"},"name":"shop","uid":"u"}}`, outcome: Configured},
-		"they were removed": {mode: Repair, known: []v1alpha1.PopulatedObject{known}, want: `hook/p force=false {"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{},"labels":{},"name":"shop","uid":"u"}}`, outcome: Deleted},
+		"a new namespace":         {mode: Initialize, wanted: wanted, want: `hook/p force=true {"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{"note":"x y"},"labels":{"team":"shop"},"name":"shop","uid":"u"}}`, outcome: Configured},
+		"an existing one":         {mode: RollOut, wanted: wanted, want: `hook/p force=false {"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{"note":"x y"},"labels":{"team":"shop"},"name":"shop","uid":"u"}}`, outcome: Configured},
+		"labels of others":        {mode: RollOut, wanted: wanted, rejection: conflict, want: `hook/p force=false {"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{"note":"x y"},"labels":{"team":"shop"},"name":"shop","uid":"u"}}`, outcome: Conflict},
+		"a change":                {mode: RollOut, wanted: wanted, known: []v1alpha1.PopulatedObject{known}, want: `hook/p force=true {"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{"note":"x y"},"labels":{"team":"shop"},"name":"shop","uid":"u"}}`, outcome: Configured},
+		"they were never applied": {mode: Repair, known: []v1alpha1.PopulatedObject{wanted[0].entry()}, rejection: forbidden, want: `hook/p force=false {"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{},"labels":{},"name":"shop","uid":"u"}}`, outcome: Deleted},
+		"they cannot be removed":  {mode: Repair, known: []v1alpha1.PopulatedObject{known}, rejection: forbidden, want: `hook/p force=false {"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{},"labels":{},"name":"shop","uid":"u"}}`, outcome: Refused},
+		"they were removed":       {mode: Repair, known: []v1alpha1.PopulatedObject{known}, want: `hook/p force=false {"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{},"labels":{},"name":"shop","uid":"u"}}`, outcome: Deleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, did := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), ""
@@ -75,7 +78,7 @@ func TestNamespaceMetadata(t *testing.T) {
 				populations = append(populations, population)
 			}
 			results := a.run(t.Context(), namespace, test.mode, Plan(test.mode, of, populations, test.wanted, test.known), nil)
-			if len(results) != 1 || results[0].outcome != test.outcome || did != test.want || !errors.Is(results[0].err, test.rejection) {
+			if len(results) != 1 || results[0].outcome != test.outcome || did != test.want || (results[0].err != nil) != (test.outcome == Conflict || test.outcome == Refused) {
 				t.Errorf("did %s: %+v", did, results)
 			}
 		})

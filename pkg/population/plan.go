@@ -143,11 +143,13 @@ func find(populations []*Population, name string) *Population {
 }
 
 // ignored removes the hashes of objects whose drift is not repaired any more: tenants may change them, so they are rolled out
-// again if their drift is to be repaired later.
+// again if their drift is to be repaired later. An open namespace does not wait for such an object to be ready.
 func ignored(entries []v1alpha1.PopulatedObject) []v1alpha1.PopulatedObject {
 	entries = slices.Clone(entries)
 	for i := range entries {
-		entries[i].ContentHash = ""
+		if entries[i].ContentHash = ""; entries[i].State == v1alpha1.PopulatedObjectApplied {
+			entries[i].Message = ""
+		}
 	}
 	return entries
 }

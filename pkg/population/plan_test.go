@@ -149,8 +149,8 @@ func populationOf(name string, scope v1alpha1.PopulationScopeType, manifests ...
 
 // TestIgnored: an object that tenants may change now is rolled out again if its drift is to be repaired later.
 func TestIgnored(t *testing.T) {
-	known := []v1alpha1.PopulatedObject{entryAs("a", "x", withHash("1"))}
-	if tasks := Plan(Repair, "", nil, []Object{wantedAs("a", "x", ofAll)}, known); len(tasks) != 1 || tasks[0].Action != Keep || tasks[0].Entry.ContentHash != "" {
+	known := []v1alpha1.PopulatedObject{entryAs("a", "x", withHash("1"), func(o *v1alpha1.PopulatedObject) { o.Message = "not ready" })}
+	if tasks := Plan(Repair, "", nil, []Object{wantedAs("a", "x", ofAll)}, known); len(tasks) != 1 || tasks[0].Action != Keep || tasks[0].Entry.ContentHash != "" || tasks[0].Entry.Message != "" {
 		t.Errorf("%+v", tasks)
 	}
 	if known[0].ContentHash != "1" {

@@ -143,7 +143,7 @@ func (a *Applier) do(ctx context.Context, namespace *corev1.Namespace, t Task, i
 		}
 		// gofail: var populationBeforePrune struct{}
 		if isMetadata(t.Entry) {
-			r.err = a.undecorate(ctx, namespace, t.Entry.Population)
+			r.err = a.undecorate(ctx, namespace, t.Entry)
 		} else {
 			r.err = a.Prune(ctx, namespace, t.Entry)
 		}

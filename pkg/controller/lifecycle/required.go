@@ -204,7 +204,7 @@ func (w *objectWatch) failed(ctx context.Context, _ *cache.Reflector, err error)
 	w.problem = err
 	w.mu.Unlock()
 	if before == nil || before.Error() != err.Error() {
-		klog.FromContext(ctx).Error(err, "Cannot watch a required object, so each namespace waits for it until the timeout: "+
+		klog.FromContext(ctx).Error(err, "Cannot watch a required object, so each namespace opens without it after the timeout: "+
 			"grant list and watch of it to nsinit-controller-manager, or remove it from --required-objects", "object", w.RequiredObject)
 	}
 }
