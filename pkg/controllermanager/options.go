@@ -104,7 +104,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"Objects that must exist in a namespace before its gate opens, each as resource[.group]/name. An empty list disables the wait. "+
 			"nsinit-controller-manager needs the verbs list and watch for each of them.")
 	flags.DurationVar(&o.RequiredTimeout, "required-objects-timeout", o.RequiredTimeout,
-		"How long an initialized namespace waits for a required object. The wait goes on while such objects appear in other namespaces. "+
+		"How long an initialized namespace waits for a required object while no such object appears in any namespace. "+
 			"Then the gate opens, and a condition and an event report what did not exist.")
 	flags.BoolVar(&o.NamespaceTermination, termination.Name, o.NamespaceTermination,
 		"Delete the content of terminating namespaces, and remove their finalizer. For control planes without kube-controller-manager. "+

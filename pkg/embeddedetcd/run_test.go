@@ -67,6 +67,12 @@ func TestFailedStart(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "data"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	failsToStart(t, dir, "cannot start etcd in")
+}
+
+// failsToStart checks that etcd cannot start, that calls are answered with the reason, and what Run returns.
+func failsToStart(t *testing.T, dir, says string) {
+	t.Helper()
 	stop := run(t, dir)
 	c := client(t, dir)
 	eventually(t, "calls are answered with the reason", func() bool {
@@ -75,7 +81,7 @@ func TestFailedStart(t *testing.T) {
 		_, err := c.Get(ctx, "key")
 		return err != nil && strings.Contains(err.Error(), "code = FailedPrecondition desc = cannot start etcd in")
 	})
-	if err := stop(); err == nil || !strings.Contains(err.Error(), "cannot start etcd in") {
+	if err := stop(); err == nil || !strings.Contains(err.Error(), says) {
 		t.Errorf("afterwards: %v", err)
 	}
 }
@@ -110,17 +116,7 @@ func TestDamagedData(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			stop := run(t, dir)
-			c := client(t, dir)
-			eventually(t, "calls are answered with the reason", func() bool {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				_, err := c.Get(ctx, "key")
-				return err != nil && strings.Contains(err.Error(), "code = FailedPrecondition desc = cannot start etcd in")
-			})
-			if err := stop(); err == nil || !strings.Contains(err.Error(), "see \"When etcd cannot start\"") {
-				t.Errorf("afterwards: %v", err)
-			}
+			failsToStart(t, dir, "see \"When etcd cannot start\"")
 		})
 	}
 

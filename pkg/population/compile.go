@@ -118,18 +118,17 @@ func Compile(name string, spec *v1alpha1.NamespacePopulationSpec) (*Population, 
 func compileManifest(environment, live *expressions.Environment, m v1alpha1.PopulationManifest, path *field.Path) (manifest, field.ErrorList) {
 	result := manifest{PopulationManifest: m, path: path}
 	var errs field.ErrorList
-	if m.When != "" {
-		var err error
-		if result.when, err = environment.Condition(m.When); err != nil {
-			errs = append(errs, field.Invalid(path.Child("when"), m.When, err.Error()))
+	condition := func(in *expressions.Environment, name, source string) *expressions.Condition {
+		if source == "" {
+			return nil
 		}
-	}
-	if m.ReadyWhen != "" {
-		var err error
-		if result.ready, err = live.Condition(m.ReadyWhen); err != nil {
-			errs = append(errs, field.Invalid(path.Child("readyWhen"), m.ReadyWhen, err.Error()))
+		compiled, err := in.Condition(source)
+		if err != nil {
+			errs = append(errs, field.Invalid(path.Child(name), source, err.Error()))
 		}
+		return compiled
 	}
+	result.when, result.ready = condition(environment, "when", m.When), condition(live, "readyWhen", m.ReadyWhen)
 	templatePath := path.Child("template")
 	content, err := object(m.Template)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 // objects is what an initialized namespace lacks of the required objects. It depends on the time.
 type objects struct {
 	missing []*objectWatch
-	// wait says that the gate stays closed, until the objects exist or the bound is past.
+	// wait says that the gate stays closed, until the objects exist or the wait ends.
 	wait bool
 	// lasts says that the wait has lasted so long that the conditions report it.
 	lasts bool
@@ -33,7 +33,7 @@ type objects struct {
 	timeout time.Duration
 }
 
-// measure sets what depends on the time: s.timers and s.objects. It sends requests only if the bound of the wait for objects is past, or if
+// measure sets what depends on the time: s.timers and s.objects. It sends requests only if the wait for objects has ended, or if
 // an object may be that of a former namespace.
 func (c *Controller) measure(ctx context.Context, name string, s *state) {
 	now := c.Clock.Now()

@@ -70,7 +70,7 @@ func ParseRequiredObjects(texts []string) ([]RequiredObject, error) {
 // objectWatch watches the metadata of one required object in all namespaces. A namespace therefore costs no separate request. The watch
 // can be behind, in two ways:
 //
-//   - It lacks an object that exists. The namespace waits for the event, or for the bound. At the bound, a live read decides.
+//   - It lacks an object that exists. The namespace waits for the event, or for the end of the wait. Then a live read decides.
 //   - It still has an object of a former namespace of the same name. Kubernetes deletes these objects before it removes the namespace, and
 //     accepts none while a namespace terminates. So an object that was created at or after the namespace belongs to it.
 //     kube-controller-manager begins to delete five seconds after the namespace was deleted, which is more than the whole seconds of

@@ -64,8 +64,8 @@ func (c *Controller) listNamespaces() []*metav1.PartialObjectMetadata {
 	return list
 }
 
-// namespaceUpdated queues a namespace whose labels or creator have changed, or that has opened after something changed in it. It
-// queues the rollouts to which the change can matter.
+// namespaceUpdated queues a namespace whose labels or creator have changed, or annotations that populations may repair, or that has opened
+// after something changed in it. It queues the rollouts to which the change can matter.
 func (c *Controller) namespaceUpdated(before, after *metav1.PartialObjectMetadata) {
 	isSame, isSelectedAnew := before.UID == after.UID, selectsAnew(before, after)
 	switch {
