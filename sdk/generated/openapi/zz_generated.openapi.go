@@ -216,7 +216,7 @@ func schema_sdk_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message is what the initializer last reported. An initializer writes it through the status subresource without losing its turn.",
+							Description: "message is what the initializer last reported. An initializer writes it through the status subresource without losing its turn. So does a participant that cleans up: each of them is asked at metadata.deletionTimestamp.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -230,7 +230,7 @@ func schema_sdk_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 					},
 					"stalledTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "stalledTime is when nsinit-controller-manager found that the turn lasts longer than its --stalled-after. It is absent before that, and when the turn has ended.",
+							Description: "stalledTime is when nsinit-controller-manager found that the turn lasts longer than its --stalled-after, or that the participant has not cleaned up for as long. It is absent before that, and when the turn or the cleanup has ended.",
 							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
 						},
 					},
@@ -839,7 +839,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Initializing, Ready, Stalled once a turn lasts longer than usual or the initialization failed, OpenedByHand once a user opened the namespace, and PlanDegraded if the plan differs from what the configurations say.",
+							Description: "conditions are Initializing, Ready, Stalled once a turn or a cleanup lasts longer than usual or the initialization failed, OpenedByHand once a user opened the namespace, and PlanDegraded if the plan differs from what the configurations say.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -137,7 +137,7 @@ func TestParallelStall(t *testing.T) {
 	}{
 		{[]string{"a", "b", "d"}, true, `"a" has lasted since 2026-01-01T00:00:00Z; and that of initializer "b" since 2026-01-01T00:00:00Z: check that each runs`},
 		{[]string{"b", "d"}, true, `"b" has lasted since 2026-01-01T00:00:00Z: check that it runs`},
-		{[]string{"d"}, false, "finished its turn"},
+		{[]string{"d"}, false, "no initializer or participant is stalled any more"},
 	} {
 		change(record, at(1), "", step.pending...)
 		if got := meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionStalled); got != step.stalled {

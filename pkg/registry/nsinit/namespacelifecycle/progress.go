@@ -98,6 +98,9 @@ func settlePhase(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
 		if failed != nil {
 			message += fmt.Sprintf(": initializer %q failed: %s", lifecycle.FailedInitializer(), failed.Message)
 		}
+		if len(lifecycle.Participants()) > 0 {
+			message += "; " + waitingMessage(lifecycle)
+		}
 		setConditions(lifecycle, now, metav1.ConditionFalse, v1alpha1.ReasonTerminating, message)
 	case failed != nil:
 		lifecycle.Status.Phase = v1alpha1.LifecycleInitializing
@@ -137,22 +140,30 @@ func setConditions(lifecycle *nsinit.NamespaceLifecycle, now time.Time, initiali
 	}
 }
 
-// settleStalled derives the condition Stalled. It is True while the turn of a current initializer is stalled, and after the
-// initialization failed: tools that wait for Ready need not wait longer. The end of a turn ends its stall.
+// settleStalled derives the condition Stalled. It is True while the turn of a current initializer or the cleanup of a participant is
+// stalled, and after the initialization failed: tools that wait for Ready need not wait longer. The end of a turn ends its stall.
 func settleStalled(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
+	terminating := lifecycle.DeletionTimestamp != nil
+	asked := lifecycle.Status.CurrentInitializers
+	if terminating {
+		asked = lifecycle.Participants()
+	}
 	var stalled []*v1alpha1.InitializerStatus
 	for i := range lifecycle.Status.Initializers {
 		entry := &lifecycle.Status.Initializers[i]
-		if !slices.Contains(lifecycle.Status.CurrentInitializers, entry.Name) {
+		if !slices.Contains(asked, entry.Name) {
 			entry.StalledTime = nil
 		}
-		if entry.StalledTime != nil && entry.StartTime != nil {
+		if entry.StalledTime != nil && (entry.StartTime != nil || terminating) {
 			stalled = append(stalled, entry)
 		}
 	}
 	condition := metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now), ObservedGeneration: lifecycle.Generation}
 	before := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionStalled)
 	switch failed := lifecycle.Failure(); {
+	case len(stalled) > 0 && terminating:
+		condition.Reason, condition.Message = v1alpha1.ReasonCleanupTooLong, fmt.Sprintf("%s; check that it runs, and read its log; "+
+			"if it does not exist any more, an administrator can run kubectl nsinit finalize %s PARTICIPANT", waitingMessage(lifecycle), lifecycle.Name)
 	case failed != nil:
 		condition.Reason, condition.Message = v1alpha1.ReasonFailed, fmt.Sprintf("initializer %q failed: %s", lifecycle.FailedInitializer(), failed.Message)
 	case len(stalled) > 0:

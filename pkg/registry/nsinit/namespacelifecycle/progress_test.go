@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package namespacelifecycle
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
@@ -252,6 +256,70 @@ func TestStalled(t *testing.T) {
 	change(record, at(3), "hook-b", "c")
 	if !meta.IsStatusConditionFalse(record.Status.Conditions, v1alpha1.ConditionStalled) || record.Status.Initializers[1].StalledTime != nil {
 		t.Error("the turn is over")
+	}
+}
+
+// TestParticipants: the conditions of a terminating NamespaceLifecycle name the participants that have not cleaned up, since when they
+// are asked, and what they last reported. Stalled covers their cleanup, not the turn before it, and precedes an earlier failure.
+func TestParticipants(t *testing.T) {
+	kind := NewKind(nil, clocktesting.NewFakePassiveClock(at(5)))
+	const stalls = "; check that it runs, and read its log; if it does not exist any more, an administrator can run kubectl nsinit finalize shop PARTICIPANT"
+	record := planOf("a", "b")
+	record.Name, record.Spec.Finalizers = "shop", []v1alpha1.FinalizerName{"a", "b", v1alpha1.FinalizerKubernetes}
+	record.Spec.Plan[0].FailurePolicy, record.Spec.Plan[0].TimeoutSeconds = new(v1alpha1.Ignore), new(int32(9))
+	begin(record, at(0), "controller")
+	check := func(step, waits, stalled string) {
+		t.Helper()
+		if got := messageOf(record, v1alpha1.ConditionReady); got != "the namespace is being deleted"+waits {
+			t.Errorf("%s: Ready says %q", step, got)
+		}
+		got := meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ConditionStalled)
+		if says := fmt.Sprint(got.Status, "/", got.Reason, " ", got.Message); says != stalled {
+			t.Errorf("%s: Stalled is %q, want %q", step, says, stalled)
+		}
+	}
+	finalize := func(names ...v1alpha1.FinalizerName) {
+		before := record.DeepCopyObject().(*nsinit.NamespaceLifecycle)
+		record.Spec.Finalizers = names
+		kind.Endpoints["finalize"].Prepare(genericapirequest.WithUser(t.Context(), &user.DefaultInfo{Name: "admin"}), record, before)
+	}
+	const over = "False/TurnEnded no initializer or participant is stalled any more"
+	record.Status.Initializers[0].StalledTime = micro(2)
+	settle(record, at(3), "")
+	record.DeletionTimestamp = &metav1.Time{Time: at(4)}
+	kind.Terminate(record)
+	record.Status.Initializers[1].Message = "" // it never had its turn
+	settlePhase(record, at(5))
+	const since = " since 2026-01-01T00:00:04Z"
+	check("deleted", `; waiting for participants "a", "b"`+since, over)
+
+	record.Status.Initializers[0].Message, record.Status.Initializers[0].LastActor = "zone is\nin use", "dns"
+	record.Status.Initializers[1].StalledTime = micro(400)
+	settlePhase(record, at(400))
+	settleStalled(record, at(400))
+	waits := `waiting for participants "a", "b"` + since + `; "a": zone is in use (dns)`
+	check("b is stalled", "; "+waits, "True/CleanupTooLong "+waits+stalls)
+
+	finalize("a", v1alpha1.FinalizerKubernetes)
+	check("b has cleaned up", `; waiting for participant "a"`+since+": zone is\nin use (dns)", over)
+	if got := record.Status.Initializers[1]; got.LastActor != "admin" || got.StalledTime != nil || record.Status.Initializers[0].LastActor != "dns" {
+		t.Errorf("the entry of b is %+v", got)
+	}
+	record.Spec.Initializers.Result, record.Spec.Initializers.FailedInitializer = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}, "a"
+	record.Status.Initializers[0].StalledTime = micro(400)
+	finalize("a")
+	waits = `waiting for participant "a"` + since + ": zone is\nin use (dns)"
+	check("a is stalled", `: initializer "a" failed: no; `+waits, "True/CleanupTooLong "+waits+stalls)
+	finalize()
+	check("a has cleaned up", `: initializer "a" failed: no`, `True/InitializationFailed initializer "a" failed: no`)
+
+	live := planOf("a")
+	live.Spec.Finalizers = []v1alpha1.FinalizerName{"a"}
+	begin(live, at(0), "controller")
+	record = live
+	finalize()
+	if got := live.Status.Initializers[0].LastActor; got != "" {
+		t.Errorf("a participant that is removed before the deletion has the last actor %q", got)
 	}
 }
 

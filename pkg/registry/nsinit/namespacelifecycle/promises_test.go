@@ -195,7 +195,7 @@ func owns(endpoint string) []string {
 	case "initialize":
 		return []string{"initializers", "skipped", "status"}
 	case "finalize", "POST finalize":
-		return []string{"finalizers"}
+		return []string{"finalizers", "status"}
 	case "status":
 		return []string{"status"}
 	}
@@ -323,6 +323,20 @@ func (m *model) checkFinalize(is transition) {
 	if !slices.Equal(want, kept) {
 		m.t.Fatalf("the order was %q and became %q", is.before.Spec.Finalizers, is.after.Spec.Finalizers)
 	}
+	// Of the status, only who released the terminating record changes, and what the conditions say.
+	status := is.before.Status.DeepCopy()
+	for i := range status.Initializers {
+		name := v1alpha1.FinalizerName(status.Initializers[i].Name)
+		if is.after.DeletionTimestamp != nil && slices.Contains(is.before.Spec.Finalizers, name) && !slices.Contains(kept, name) {
+			status.Initializers[i].LastActor = is.user
+		}
+	}
+	if is.after.DeletionTimestamp != nil {
+		status.Conditions = is.after.Status.Conditions
+	}
+	if diff := cmp.Diff(*status, is.after.Status); diff != "" {
+		m.t.Fatalf("a write to %q changed the status (-want +got):\n%s", is.endpoint, diff)
+	}
 }
 
 // checkOwners: each participant removes its own name.
@@ -396,7 +410,8 @@ func (m *model) checkStatus(r *nsinit.NamespaceLifecycle) {
 			acts != slices.Contains(turns(r), entry.Name) {
 			m.t.Fatalf("the spec is %+v, and the status says %+v", r.Spec, entry)
 		}
-		if entry.StalledTime != nil && !slices.Contains(current, entry.Name) {
+		asked := slices.Contains(current, entry.Name) || r.DeletionTimestamp != nil && slices.Contains(r.Participants(), entry.Name)
+		if entry.StalledTime != nil && !asked {
 			m.t.Fatalf("it is the turn of %q, and the status says %+v", current, entry)
 		}
 	}

@@ -8,6 +8,7 @@ package namespacelifecycle
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +28,15 @@ type object = *nsinit.NamespaceLifecycle
 func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.Kind[*nsinit.NamespaceLifecycle] {
 	finalize := generic.Finalize(checker, object.GetName)
 	finalize.Audit = generic.FinalizeAudit
+	finalize.Prepare = func(ctx context.Context, updated, old object) {
+		for _, name := range old.Participants() {
+			if entry := updated.Entry(name); entry != nil && updated.DeletionTimestamp != nil && !slices.Contains(updated.Participants(), name) {
+				entry.LastActor = generic.UserOf(ctx)
+			}
+		}
+		settlePhase(updated, clock.Now())
+		settleStalled(updated, clock.Now())
+	}
 	return &generic.Kind[object]{
 		Resource: "namespacelifecycles", Singular: "namespacelifecycle", ShortNames: []string{"nsl"},
 		New:     func() runtime.Object { return &nsinit.NamespaceLifecycle{} },
@@ -45,9 +55,14 @@ func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.
 			nameFailed(created, "", created.CurrentInitializers())
 			begin(created, clock.Now(), generic.UserOf(ctx))
 		},
-		Validate:  validation.ValidateNamespaceLifecycle,
-		Fields:    selectable,
-		Terminate: func(l object) { settle(l, clock.Now(), "") },
+		Validate: validation.ValidateNamespaceLifecycle,
+		Fields:   selectable,
+		Terminate: func(l object) {
+			for i := range l.Status.Initializers {
+				l.Status.Initializers[i].StalledTime = nil // the turn has ended, and the cleanup begins
+			}
+			settle(l, clock.Now(), "")
+		},
 	}
 }
 

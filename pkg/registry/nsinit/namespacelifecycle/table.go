@@ -25,8 +25,8 @@ func newTable() *generic.Table[*nsinit.NamespaceLifecycle] {
 		Columns: []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "Name of the namespace."},
 			{Name: "Phase", Type: "string", Description: "Initializing, Active or Terminating, or Failed where an initializer failed."},
-			{Name: "Waiting For", Type: "string", Description: "The initializers that have their turn, or the participant that has to clean up, and the number of those after them."},
-			{Name: "Since", Type: "string", Description: "How long the oldest turn has lasted."},
+			{Name: "Waiting For", Type: "string", Description: "The initializers that have their turn, or the participants that have to clean up, and the number of the others."},
+			{Name: "Since", Type: "string", Description: "How long the oldest turn, or the deletion, has lasted."},
 			{Name: "Age", Type: "string", Description: "How long ago the NamespaceLifecycle was created."},
 			{Name: "Message", Type: "string", Priority: 1, Description: "What they last reported."},
 			{Name: "Namespace UID", Type: "string", Priority: 1, Description: "The UID of the namespace."},
@@ -46,14 +46,16 @@ func phase(lifecycle *nsinit.NamespaceLifecycle) string {
 	return string(lifecycle.Status.Phase)
 }
 
-// waitingFor returns the initializers or the participant that have to act, since when, and what they last reported.
+// waitingFor returns the initializers or the participants that have to act, since when, and what they last reported.
 func waitingFor(lifecycle *nsinit.NamespaceLifecycle) (who, since, message string) {
 	if lifecycle.DeletionTimestamp != nil {
-		var participants []string
+		participants, finalizers := lifecycle.Participants(), []string{}
 		for _, finalizer := range lifecycle.Spec.Finalizers {
-			participants = append(participants, string(finalizer))
+			finalizers = append(finalizers, string(finalizer))
 		}
-		return cmp.Or(abbreviate(participants, 1), "<none>"), table.ConvertToHumanReadableDateType(*lifecycle.DeletionTimestamp), "<none>"
+		_, message = reported(lifecycle, participants)
+		return cmp.Or(abbreviate(finalizers, max(1, min(maxShown, len(participants)))), "<none>"),
+			table.ConvertToHumanReadableDateType(*lifecycle.DeletionTimestamp), cmp.Or(message, "<none>")
 	}
 	pending, acting := lifecycle.Pending(), lifecycle.CurrentInitializers()
 	if len(pending) == 0 {
@@ -79,7 +81,7 @@ func reported(lifecycle *nsinit.NamespaceLifecycle, names []string) (since, mess
 		if entry.StartTime != nil && (start == nil || entry.StartTime.Before(start)) {
 			start = entry.StartTime
 		}
-		switch line := printable.Line(entry.Message); {
+		switch line := printable.Line(lastReport(lifecycle, entry)); {
 		case line == "":
 		case len(names) == 1:
 			messages = append(messages, line)
@@ -94,7 +96,7 @@ func reported(lifecycle *nsinit.NamespaceLifecycle, names []string) (since, mess
 	return since, strings.Join(messages, "; ")
 }
 
-// maxShown is how many initializers the column WAITING FOR names.
+// maxShown is how many initializers or participants the column WAITING FOR names.
 const maxShown = 3
 
 // abbreviate shortens a list to its first names and the number of the others.

@@ -28,21 +28,24 @@ const (
 )
 
 // waitingMessage names the current initializers, the start of the oldest turn, their deadlines and what they
-// last reported.
+// last reported. If the namespace is being deleted, it names the participants, which are all asked when the deletion begins.
 func waitingMessage(lifecycle *nsinit.NamespaceLifecycle) string {
-	current := lifecycle.Status.CurrentInitializers
+	current, kind := lifecycle.Status.CurrentInitializers, "initializer"
 	var since *metav1.MicroTime
 	for _, name := range current {
 		if entry := lifecycle.Entry(name); entry != nil && (since == nil || entry.StartTime.Before(since)) {
 			since = entry.StartTime
 		}
 	}
-	started := ""
+	if lifecycle.DeletionTimestamp != nil {
+		current, kind, since = lifecycle.Participants(), "participant", &metav1.MicroTime{Time: lifecycle.DeletionTimestamp.Time}
+	}
+	started := position(lifecycle)
 	if since != nil {
-		started = " since " + since.UTC().Format(time.RFC3339)
+		started += " since " + since.UTC().Format(time.RFC3339)
 	}
 	if len(current) == 1 {
-		return fmt.Sprintf("waiting for initializer %q%s%s%s", current[0], position(lifecycle), started, details(lifecycle, current[0], false))
+		return fmt.Sprintf("waiting for %s %q%s%s", kind, current[0], started, details(lifecycle, current[0], false))
 	}
 	var names []string
 	var reports strings.Builder
@@ -55,13 +58,13 @@ func waitingMessage(lifecycle *nsinit.NamespaceLifecycle) string {
 	if others := len(current) - len(names); others > 0 {
 		names[len(names)-1] += fmt.Sprintf(" and %d more", others)
 	}
-	return "waiting for initializers " + strings.Join(names, ", ") + position(lifecycle) + started + reports.String()
+	return fmt.Sprintf("waiting for %ss %s%s%s", kind, strings.Join(names, ", "), started, reports.String())
 }
 
 // position returns which of the planned initializers are current, such as " (3 of 7)": two are done. The built-in
 // initializer is not counted.
 func position(lifecycle *nsinit.NamespaceLifecycle) string {
-	if slices.Contains(lifecycle.Pending(), v1alpha1.InitializerLifecycle) {
+	if lifecycle.DeletionTimestamp != nil || slices.Contains(lifecycle.Pending(), v1alpha1.InitializerLifecycle) {
 		return ""
 	}
 	total := len(lifecycle.Spec.Plan)
@@ -79,14 +82,14 @@ func details(lifecycle *nsinit.NamespaceLifecycle, name string, short bool) stri
 		return ""
 	}
 	text := ""
-	if entry.Deadline != nil && planned != nil && planned.FailurePolicy != nil {
+	if entry.Deadline != nil && planned != nil && planned.FailurePolicy != nil && lifecycle.DeletionTimestamp == nil {
 		then := "it is skipped"
 		if *planned.FailurePolicy == v1alpha1.Fail {
 			then = "the initialization fails and the namespace is deleted"
 		}
 		text = " until " + entry.Deadline.UTC().Format(time.RFC3339) + ", when " + then
 	}
-	report := entry.Message
+	report := lastReport(lifecycle, entry)
 	if short {
 		report = printable.Line(report)
 	}
@@ -97,4 +100,12 @@ func details(lifecycle *nsinit.NamespaceLifecycle, name string, short bool) stri
 		return text
 	}
 	return text + ": " + report
+}
+
+// lastReport returns what an initializer last reported and, while the namespace is being deleted, who wrote it.
+func lastReport(lifecycle *nsinit.NamespaceLifecycle, entry *v1alpha1.InitializerStatus) string {
+	if lifecycle.DeletionTimestamp == nil || entry.Message == "" || entry.LastActor == "" {
+		return entry.Message
+	}
+	return fmt.Sprintf("%s (%s)", entry.Message, printable.Line(entry.LastActor))
 }

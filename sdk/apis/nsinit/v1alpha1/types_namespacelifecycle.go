@@ -185,7 +185,7 @@ type NamespaceLifecycleStatus struct {
 	// +listMapKey=name
 	Initializers []InitializerStatus `json:"initializers,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,3,rep,name=initializers"`
 
-	// conditions are Initializing, Ready, Stalled once a turn lasts longer than
+	// conditions are Initializing, Ready, Stalled once a turn or a cleanup lasts longer than
 	// usual or the initialization failed, OpenedByHand once a user opened the namespace, and PlanDegraded if the
 	// plan differs from what the configurations say.
 	// +optional
@@ -221,7 +221,7 @@ const (
 	// it is Unknown until nsinit has read a new object, and False while the object
 	// does not have its effect.
 	ConditionReady = "Ready"
-	// ConditionStalled is True while a turn lasts longer than --stalled-after of
+	// ConditionStalled is True while a turn, or the cleanup of a participant, lasts longer than --stalled-after of
 	// nsinit-controller-manager, and after the initialization failed. It is on the
 	// NamespaceLifecycle and on the core Namespace, and is absent if none of this
 	// ever happened. On other kinds it is True while only a user can make the object
@@ -275,7 +275,9 @@ const (
 	ReasonNotObserved = "NotObserved"
 	// ReasonTurnTooLong: an initializer has had its turn for longer than usual.
 	ReasonTurnTooLong = "TurnTooLong"
-	// ReasonTurnEnded: the stalled initializer finished its turn.
+	// ReasonCleanupTooLong: a participant has not cleaned up after the deleted namespace for longer than usual.
+	ReasonCleanupTooLong = "CleanupTooLong"
+	// ReasonTurnEnded: no initializer or participant is stalled any more.
 	ReasonTurnEnded = "TurnEnded"
 	// ReasonReadFailed: nsinit-controller-manager cannot read what it needs to
 	// decide on the next step. Where a step itself fails, the reason is its name
@@ -313,7 +315,8 @@ type InitializerStatus struct {
 	Deadline *metav1.MicroTime `json:"deadline,omitempty" protobuf:"bytes,5,opt,name=deadline"`
 
 	// message is what the initializer last reported. An initializer writes it
-	// through the status subresource without losing its turn.
+	// through the status subresource without losing its turn. So does a participant
+	// that cleans up: each of them is asked at metadata.deletionTimestamp.
 	// +optional
 	Message string `json:"message,omitempty" protobuf:"bytes,6,opt,name=message"`
 
@@ -322,7 +325,8 @@ type InitializerStatus struct {
 	LastActor string `json:"lastActor,omitempty" protobuf:"bytes,7,opt,name=lastActor"`
 
 	// stalledTime is when nsinit-controller-manager found that the turn lasts longer
-	// than its --stalled-after. It is absent before that, and when the turn has ended.
+	// than its --stalled-after, or that the participant has not cleaned up for as long.
+	// It is absent before that, and when the turn or the cleanup has ended.
 	// +optional
 	// +k8s:opaqueType
 	StalledTime *metav1.MicroTime `json:"stalledTime,omitempty" protobuf:"bytes,8,opt,name=stalledTime"`

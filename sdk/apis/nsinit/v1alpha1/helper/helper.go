@@ -22,7 +22,7 @@ import (
 )
 
 // TurnEnded is the message of the condition Stalled once it is False.
-const TurnEnded = "the stalled initializer finished its turn"
+const TurnEnded = "no initializer or participant is stalled any more"
 
 // ValidateInitializerName returns the problems of the name of an initializer. The name must be
 // fully qualified: a domain name of three or more parts, such as alwayspullimages.kubernetes.io,
@@ -81,7 +81,7 @@ func IsActing(lifecycle *v1alpha1.NamespaceLifecycle, name string) bool {
 	return slices.Contains(Acting(lifecycle), name)
 }
 
-// Stall returns the condition Stalled if it is True because a turn lasts too long, or nil.
+// Stall returns the condition Stalled if it is True because a turn or a cleanup lasts too long, or nil.
 func Stall(lifecycle *v1alpha1.NamespaceLifecycle) *metav1.Condition {
 	condition := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionStalled)
 	if condition == nil || condition.Status != metav1.ConditionTrue || condition.Reason == v1alpha1.ReasonFailed {
@@ -90,7 +90,7 @@ func Stall(lifecycle *v1alpha1.NamespaceLifecycle) *metav1.Condition {
 	return condition
 }
 
-// IsStalled returns whether the turn of an initializer lasts longer than usual.
+// IsStalled returns whether the turn of an initializer, or the cleanup of a participant, lasts longer than usual.
 func IsStalled(lifecycle *v1alpha1.NamespaceLifecycle, name string) bool {
 	entry := Entry(lifecycle, name)
 	return entry != nil && entry.StalledTime != nil

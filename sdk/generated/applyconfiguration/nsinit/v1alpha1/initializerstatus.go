@@ -31,12 +31,14 @@ type InitializerStatusApplyConfiguration struct {
 	// and the clock of the server decide.
 	Deadline *v1.MicroTime `json:"deadline,omitempty"`
 	// message is what the initializer last reported. An initializer writes it
-	// through the status subresource without losing its turn.
+	// through the status subresource without losing its turn. So does a participant
+	// that cleans up: each of them is asked at metadata.deletionTimestamp.
 	Message *string `json:"message,omitempty"`
 	// lastActor is the user that last changed this entry.
 	LastActor *string `json:"lastActor,omitempty"`
 	// stalledTime is when nsinit-controller-manager found that the turn lasts longer
-	// than its --stalled-after. It is absent before that, and when the turn has ended.
+	// than its --stalled-after, or that the participant has not cleaned up for as long.
+	// It is absent before that, and when the turn or the cleanup has ended.
 	StalledTime *v1.MicroTime `json:"stalledTime,omitempty"`
 }
 
