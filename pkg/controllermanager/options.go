@@ -99,7 +99,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"Kubeconfig of the cluster. Without it, the service account of the pod is used.")
 	flags.IntVar(&o.Workers, "workers", o.Workers, "Number of namespaces that are reconciled at the same time.")
 	flags.DurationVar(&o.StalledAfter, "stalled-after", o.StalledAfter,
-		"How long a turn may last before the condition Stalled and an event report it. 0 disables the report.")
+		"How long a turn or the cleanup of a participant may last before the condition Stalled and an event report it. 0 disables the report.")
 	flags.StringSliceVar(&o.RequiredObjects, "required-objects", o.RequiredObjects,
 		"Objects that must exist in a namespace before its gate opens, each as resource[.group]/name. An empty list disables the wait. "+
 			"nsinit-controller-manager needs the verbs list and watch for each of them.")

@@ -11,6 +11,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -96,10 +97,13 @@ func TestFailAtDeadline(t *testing.T) {
 }
 
 // TestStalled: a turn that takes long is reported in the NamespaceLifecycle, in the namespace and in
-// an event. The report ends with the turn.
+// an event. The report ends with the turn. A participant that takes long is reported, too, with what it last reported.
 func TestStalled(t *testing.T) {
 	c := framework.Share(t)
-	c.Configure(t, framework.Initializers("slow.example.com", "next.example.com")...)
+	const participant = "next.example.com"
+	initializers := framework.Initializers("slow.example.com", participant)
+	initializers[1].Finalizer = true
+	c.Configure(t, initializers...)
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCondition(t, namespace, v1alpha1.ConditionStalled, `True/TurnTooLong the turn of initializer "slow.example.com" has lasted since `)
 	if out, err := c.Kubectl("wait", "--for=condition=Stalled", "nsl/"+namespace, "--timeout=60s"); err != nil {
@@ -111,4 +115,33 @@ func TestStalled(t *testing.T) {
 	if out, err := c.Kubectl("wait", "--for=condition=Stalled=false", "nsl/"+namespace, "--timeout=60s"); err != nil {
 		t.Errorf("%v %s", err, out)
 	}
+
+	c.DeleteNamespace(t, namespace)
+	c.WaitTerminating(t, namespace)
+	report := fmt.Appendf(nil, `{"status":{"initializers":[{"name":%q,"message":"the zone is in use"}]}}`, participant)
+	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Patch(t.Context(), namespace, types.StrategicMergePatchType, report, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	c.WaitCondition(t, namespace, v1alpha1.ConditionStalled, fmt.Sprintf("True/CleanupTooLong waiting for participant %q since ", participant),
+		": the zone is in use (", "kubectl nsinit finalize "+namespace+" PARTICIPANT")
+	if out, err := c.Kubectl("get", "nsl", namespace, "--output=wide"); err != nil || !strings.Contains(out, participant) || !strings.Contains(out, "the zone is in use (") {
+		t.Errorf("%v %s", err, out)
+	}
+	if out, _, _ := c.Plugin(t, "status", namespace); !strings.Contains(out, "s so far") || !strings.Contains(out, "the zone is in use (") {
+		t.Error(out)
+	}
+	measures := func(metric string) {
+		t.Helper()
+		framework.Eventually(t, metric, func(ctx context.Context) error {
+			text, err := framework.Scrape(ctx, c.DirectController(t))
+			if err == nil && !strings.Contains(string(text), fmt.Sprintf("%s{participant=%q}", metric, participant)) {
+				err = errors.New("it is not measured")
+			}
+			return err
+		})
+	}
+	measures("nsinit_lifecycle_participant_age_seconds")
+	c.ReleaseParticipant(t, namespace, participant)
+	c.WaitNoNamespace(t, namespace)
+	measures("nsinit_lifecycle_participant_duration_seconds_count")
 }

@@ -46,19 +46,15 @@ func describe(s state) *report {
 	case s.lifecycle == nil:
 		return nil
 	case s.namespace.UID != s.lifecycle.Spec.NamespaceUID:
-		return ifClosed(s.namespace, v1alpha1.ReasonFormerIncarnation,
+		return ifClosed(s, v1alpha1.ReasonFormerIncarnation,
 			"the former namespace of this name still has a NamespaceLifecycle, which waits for participants: "+holders(s.lifecycle))
 	case s.lifecycle.DeletionTimestamp != nil:
-		return ifClosed(s.namespace, v1alpha1.ReasonNoLifecycle,
+		return ifClosed(s, v1alpha1.ReasonNoLifecycle,
 			"the NamespaceLifecycle of the namespace was deleted, and is created again when these participants have released it: "+holders(s.lifecycle))
 	case helper.Failure(s.lifecycle) != nil:
 		return &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed, message: helper.Message(s.lifecycle), stalled: helper.Message(s.lifecycle)}
 	case len(helper.Pending(s.lifecycle)) > 0:
-		pending := &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonPending, message: helper.Message(s.lifecycle)}
-		if condition := helper.Stall(s.lifecycle); condition != nil {
-			pending.stalled = condition.Message
-		}
-		return pending
+		return &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonPending, message: helper.Message(s.lifecycle), stalled: stallMessage(s.lifecycle)}
 	case s.objects.wait:
 		return s.objects.waiting()
 	case helper.IsClosed(s.namespace):
@@ -75,13 +71,16 @@ func describe(s state) *report {
 
 // describeTerminating returns the report on a namespace that is being deleted. Kubernetes reports
 // which content is left. After that, nsinit reports the participants that have not cleaned up. The
-// conditions of a namespace that was never ready or that failed do not change.
+// conditions of a namespace that was never ready or that failed do not change, unless a participant is stalled.
 func describeTerminating(s state) *report {
 	if isRemovedByWrite(s.namespace) {
 		return nil
 	}
 	terminating := &report{reason: v1alpha1.ReasonTerminating, message: "the namespace is being deleted"}
 	current := s.lifecycle != nil && s.namespace.UID == s.lifecycle.Spec.NamespaceUID
+	if current {
+		terminating.stalled = stallMessage(s.lifecycle)
+	}
 	if current && keepsContent(s.namespace) {
 		if names := helper.ContentHolders(s.lifecycle); len(names) > 0 {
 			terminating.message = "the namespace is being deleted, and its content is kept until these participants have cleaned up: " + quoted(names)
@@ -94,7 +93,7 @@ func describeTerminating(s state) *report {
 		return terminating
 	}
 	ready := slices.IndexFunc(s.namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == v1alpha1.ConditionReady })
-	if ready < 0 || s.namespace.Status.Conditions[ready].Reason == v1alpha1.ReasonFailed {
+	if terminating.stalled == "" && (ready < 0 || s.namespace.Status.Conditions[ready].Reason == v1alpha1.ReasonFailed) {
 		return nil
 	}
 	if utilnamespaces.TrueCondition(s.namespace.Status.Conditions, v1alpha1.ConditionInitializing) != nil {
@@ -104,11 +103,19 @@ func describeTerminating(s state) *report {
 }
 
 // ifClosed returns why a closed namespace does not open, and nil for an open namespace.
-func ifClosed(namespace *corev1.Namespace, reason, message string) *report {
-	if !helper.IsClosed(namespace) {
+func ifClosed(s state, reason, message string) *report {
+	if !helper.IsClosed(s.namespace) {
 		return nil
 	}
-	return &report{initializing: corev1.ConditionTrue, reason: reason, message: message}
+	return &report{initializing: corev1.ConditionTrue, reason: reason, message: message, stalled: stallMessage(s.lifecycle)}
+}
+
+// stallMessage returns which initializers or participants of a lifecycle are stalled, or "".
+func stallMessage(lifecycle *v1alpha1.NamespaceLifecycle) string {
+	if condition := helper.Stall(lifecycle); condition != nil {
+		return condition.Message
+	}
+	return ""
 }
 
 // holders returns the quoted names of the participants that hold a lifecycle.
@@ -190,8 +197,11 @@ func (r report) apply(namespace *corev1.Namespace, now time.Time) bool {
 	}
 	stalled := corev1.NamespaceCondition{Type: v1alpha1.ConditionStalled, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonTurnTooLong, Message: r.stalled,
 		LastTransitionTime: metav1.NewTime(now)}
-	if r.reason == v1alpha1.ReasonFailed {
+	switch r.reason {
+	case v1alpha1.ReasonFailed:
 		stalled.Reason = r.reason
+	case v1alpha1.ReasonTerminating, v1alpha1.ReasonFormerIncarnation, v1alpha1.ReasonNoLifecycle:
+		stalled.Reason = v1alpha1.ReasonCleanupTooLong
 	}
 	if r.stalled == "" {
 		i := slices.IndexFunc(namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == v1alpha1.ConditionStalled })

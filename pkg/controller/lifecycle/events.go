@@ -25,6 +25,8 @@ const (
 	eventSkipped = "InitializerSkipped"
 	eventFailed  = "InitializerFailed"
 	eventStalled = "InitializerStalled"
+
+	eventParticipantStalled = "ParticipantStalled"
 )
 
 // EventLimits keeps the recorder from dropping or merging the events of one namespace. There is at most one

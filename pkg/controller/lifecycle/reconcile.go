@@ -59,7 +59,7 @@ const (
 	skipInitializer action = "SkipInitializer"
 	// failInitializer: an initializer with failurePolicy Fail has missed its deadline.
 	failInitializer action = "FailInitializer"
-	// reportStall: the status does not show which turns have lasted longer than --stalled-after.
+	// reportStall: the status does not show which turns or cleanups have lasted longer than --stalled-after.
 	reportStall action = "ReportStall"
 	// failNamespace: an initializer failed, so the namespace is deleted.
 	failNamespace action = "FailNamespace"
@@ -73,8 +73,16 @@ const (
 	endInitialization action = "EndInitialization"
 )
 
-// next returns the next step.
+// next returns the next step. A stall is reported only if the namespace needs nothing else.
 func next(s state) action {
+	step := nextOf(s)
+	if step == nothing && len(stalled(s)) > 0 {
+		return reportStall
+	}
+	return step
+}
+
+func nextOf(s state) action {
 	switch {
 	case s.namespace == nil && s.lifecycle == nil:
 		return nothing
@@ -124,8 +132,6 @@ func nextOfInitializing(s state) action {
 		return failInitializer
 	case len(overdueWith(s, v1alpha1.Ignore)) > 0:
 		return skipInitializer
-	case len(stalled(s)) > 0:
-		return reportStall
 	}
 	return nothing
 }

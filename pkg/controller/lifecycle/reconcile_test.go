@@ -250,6 +250,12 @@ func TestDescribe(t *testing.T) {
 	terminating := report{reason: v1alpha1.ReasonTerminating, message: "the namespace is being deleted"}
 	waiting := report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonPending, message: "waiting"}
 	failure := report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed, message: "failed"}
+	stalled := report{reason: v1alpha1.ReasonTerminating, message: "the namespace is being deleted", stalled: "p is slow"}
+	stalledFailure := stalled
+	stalledFailure.initializing = corev1.ConditionTrue
+	stuck := func(r *v1alpha1.NamespaceLifecycle) {
+		r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCleanupTooLong, Message: "p is slow"})
+	}
 	finalized := func(r *v1alpha1.NamespaceLifecycle) { r.Finalizers = []string{"example.com/other"} }
 	tests := map[string]struct {
 		namespace *corev1.Namespace
@@ -293,6 +299,12 @@ func TestDescribe(t *testing.T) {
 		"it is deleted, no participant is left":     {namespace(deleting, emptied), aLifecycle(leaving), nil},
 		"it is deleted, a participant cleans up": {namespace(deleting, emptied), aLifecycle(leaving, held("p.example.com")),
 			&report{reason: v1alpha1.ReasonTerminating, message: `the content of the namespace is deleted; waiting for participants to clean up: "p.example.com"`}},
+		"it is deleted, a participant is stalled":            {namespace(deleting, secured), aLifecycle(leaving, held("p.example.com"), stuck), &stalled},
+		"it failed and is deleted, a participant is stalled": {namespace(deleting, secured, says(failure)), aLifecycle(leaving, held("p.example.com"), stuck), &stalledFailure},
+		"it is deleted, and a former participant is stalled": {namespace(deleting, secured), aLifecycle(former, leaving, held("p.example.com"), stuck), nil},
+		"it waits for the former lifecycle, which is stalled": {namespace(closed), aLifecycle(former, leaving, held("p.example.com"), stuck),
+			&report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFormerIncarnation, stalled: "p is slow",
+				message: `the former namespace of this name still has a NamespaceLifecycle, which waits for participants: "p.example.com"`}},
 		"it is deleted, a participant holds the content": {namespace(deleting, kept, withFinalizers()), aLifecycle(holder, leaving, held("p.example.com", "q.example.com", "kubernetes")),
 			&report{reason: v1alpha1.ReasonTerminating, message: `the namespace is being deleted, and its content is kept until these participants have cleaned up: "p.example.com"`}},
 		"it is deleted, and the content is about to be released": {namespace(deleting, kept, withFinalizers()), aLifecycle(holder, leaving, held("q.example.com")), nil},
@@ -339,6 +351,12 @@ func TestApply(t *testing.T) {
 			[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "B", now)}, true},
 		"a turn is stalled": {nil, report{initializing: corev1.ConditionTrue, reason: "A", message: "m", stalled: "m"},
 			[]corev1.NamespaceCondition{condition("Initializing", "True", "A", now), condition("Ready", "False", "A", now), condition("Stalled", "True", v1alpha1.ReasonTurnTooLong, now)}, true},
+		"a participant is stalled": {nil, report{reason: v1alpha1.ReasonTerminating, message: "m", stalled: "m"},
+			[]corev1.NamespaceCondition{condition("Ready", "False", v1alpha1.ReasonTerminating, now), condition("Stalled", "True", v1alpha1.ReasonCleanupTooLong, now)}, true},
+		"a former participant is stalled": {nil, report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFormerIncarnation, message: "m", stalled: "m"},
+			[]corev1.NamespaceCondition{condition("Initializing", "True", v1alpha1.ReasonFormerIncarnation, now), condition("Ready", "False", v1alpha1.ReasonFormerIncarnation, now), condition("Stalled", "True", v1alpha1.ReasonCleanupTooLong, now)}, true},
+		"the participant of a deleted lifecycle is stalled": {nil, report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonNoLifecycle, message: "m", stalled: "m"},
+			[]corev1.NamespaceCondition{condition("Initializing", "True", v1alpha1.ReasonNoLifecycle, now), condition("Ready", "False", v1alpha1.ReasonNoLifecycle, now), condition("Stalled", "True", v1alpha1.ReasonCleanupTooLong, now)}, true},
 		"the initialization failed": {[]corev1.NamespaceCondition{condition("Stalled", "True", v1alpha1.ReasonTurnTooLong, then)}, report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed, message: "m", stalled: "m"},
 			[]corev1.NamespaceCondition{condition("Stalled", "True", v1alpha1.ReasonFailed, then), condition("Initializing", "True", v1alpha1.ReasonFailed, now), condition("Ready", "False", v1alpha1.ReasonFailed, now)}, true},
 		"it failed, and a participant cleans up": {[]corev1.NamespaceCondition{condition("Stalled", "True", v1alpha1.ReasonFailed, then)}, report{reason: "B", message: "m"},

@@ -36,7 +36,7 @@ type timers struct {
 	long []string
 	// overdue are the initializers whose deadline is past, so that their failurePolicy takes effect.
 	overdue []string
-	// stalled are the initializers whose turn has lasted longer than --stalled-after.
+	// stalled are the initializers whose turn, or the participants whose cleanup, has lasted longer than --stalled-after.
 	stalled []string
 	// wake is the time until another one may become long, overdue or stalled, or until the wait for required objects ends or lasts. 0:
 	// never.
@@ -104,14 +104,17 @@ func measureTurns(lifecycle *v1alpha1.NamespaceLifecycle, seen map[string]time.T
 	if lifecycle == nil {
 		return t
 	}
-	for _, name := range helper.Acting(lifecycle) {
-		past := func(at time.Time) bool {
-			left := at.Sub(now)
-			if left > 0 && (t.wake == 0 || left < t.wake) {
-				t.wake = left
-			}
-			return left <= 0
+	past := func(at time.Time) bool {
+		left := at.Sub(now)
+		if left > 0 && (t.wake == 0 || left < t.wake) {
+			t.wake = left
 		}
+		return left <= 0
+	}
+	if names := helper.Participants(lifecycle); lifecycle.DeletionTimestamp != nil && len(names) > 0 && stalledAfter > 0 && past(lifecycle.DeletionTimestamp.Add(stalledAfter)) {
+		t.stalled = names
+	}
+	for _, name := range helper.Acting(lifecycle) {
 		if past(lasts(lifecycle, name, seen[name], reportWaitAfter)) {
 			t.long = append(t.long, name)
 		}
@@ -155,12 +158,15 @@ func lasts(lifecycle *v1alpha1.NamespaceLifecycle, name string, seen time.Time, 
 	return here
 }
 
-// stalled returns the initializers whose turn has lasted too long, and which the status does not show as stalled.
+// stalled returns the initializers and participants that have taken too long, and which the status does not show as stalled. A participant
+// that an administrator added has no entry in the status.
 func stalled(s state) []string {
-	return slices.DeleteFunc(slices.Clone(s.timers.stalled), func(name string) bool { return helper.IsStalled(s.lifecycle, name) })
+	return slices.DeleteFunc(slices.Clone(s.timers.stalled), func(name string) bool {
+		return helper.IsStalled(s.lifecycle, name) || helper.Entry(s.lifecycle, name) == nil
+	})
 }
 
-// reportStall marks initializers as stalled. The server derives the condition Stalled, which an event repeats.
+// reportStall marks initializers or participants as stalled. The server derives the condition Stalled, which an event repeats.
 func (c *Controller) reportStall(ctx context.Context, s state) error {
 	lifecycle, names := s.lifecycle.DeepCopy(), stalled(s)
 	for _, name := range names {
@@ -171,10 +177,14 @@ func (c *Controller) reportStall(ctx context.Context, s state) error {
 	// gofail: var lifecycleBeforeReportStall struct{}
 	updated, err := c.client.UpdateStatus(ctx, lifecycle, metav1.UpdateOptions{})
 	if err != nil {
-		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot report that initializers %q are stalled: %w", names, err))
+		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot report that %q are stalled: %w", names, err))
 	}
 	if condition := helper.Stall(updated); condition != nil {
-		c.Events.Event(namespaceOf(s.lifecycle), corev1.EventTypeWarning, eventStalled, condition.Message)
+		reason := eventStalled
+		if updated.DeletionTimestamp != nil {
+			reason = eventParticipantStalled
+		}
+		c.Events.Event(namespaceOf(s.lifecycle), corev1.EventTypeWarning, reason, condition.Message)
 	}
 	return nil
 }

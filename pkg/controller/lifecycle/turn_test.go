@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -134,6 +135,23 @@ func TestMeasure(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+	deletedAt := func(r *v1alpha1.NamespaceLifecycle) { r.DeletionTimestamp = &metav1.Time{Time: startOfTests()} }
+	for name, test := range map[string]struct {
+		lifecycle    *v1alpha1.NamespaceLifecycle
+		age, stalled time.Duration
+		want         timers
+	}{
+		"a participant":                    {aLifecycle(held("a", "kubernetes"), deletedAt), 50 * time.Second, minute, timers{wake: 10 * time.Second}},
+		"a participant, for long":          {aLifecycle(held("a", "kubernetes", "b"), deletedAt), minute, minute, timers{stalled: ab}},
+		"a participant, without a report":  {aLifecycle(held("a"), deletedAt), minute, 0, timers{}},
+		"no participant is left":           {aLifecycle(held("kubernetes"), deletedAt), minute, minute, timers{}},
+		"the participant of a live object": {aLifecycle(held("a")), minute, minute, timers{}},
+	} {
+		got := measureTurns(test.lifecycle, nil, startOfTests().Add(test.age), test.stalled)
+		if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(timers{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 	got := measureTurns(aLifecycle(pending("a")), map[string]time.Time{"a": startOfTests()}, startOfTests().Add(time.Hour), 0)
 	if diff := cmp.Diff(timers{long: a}, got, cmp.AllowUnexported(timers{})); diff != "" {
@@ -380,6 +398,34 @@ func TestStall(t *testing.T) {
 	f.running(t, "c.example.com")
 	if said := f.condition(t, v1alpha1.ConditionStalled); !strings.HasPrefix(said, "Stalled=False ") {
 		t.Errorf("the namespace says %q", said)
+	}
+	// The namespace is deleted, and its participant does not clean up.
+	live, err := f.core.CoreV1().Namespaces().Get(t.Context(), "ns", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	live.DeletionTimestamp, live.Finalizers = &metav1.Time{Time: clock.Now()}, []string{v1alpha1.NamespaceFinalizer}
+	if err := f.core.Tracker().Update(corev1.SchemeGroupVersion.WithResource("namespaces"), live, ""); err != nil {
+		t.Fatal(err)
+	}
+	lifecycle.DeletionTimestamp, lifecycle.Spec.Finalizers = live.DeletionTimestamp, []v1alpha1.FinalizerName{"c.example.com", "added.example.com", v1alpha1.FinalizerKubernetes}
+	f.refresh(t, lifecycle)
+	reconcile()
+	if len(f.events.Events) != 0 {
+		t.Errorf("an early event: %q", <-f.events.Events)
+	}
+	clock.Step(time.Minute)
+	for range 4 {
+		reconcile()
+	}
+	if event := <-f.events.Events; event != "Warning ParticipantStalled c.example.com " {
+		t.Errorf("event %q", event)
+	}
+	if said := f.condition(t, v1alpha1.ConditionStalled); said != "Stalled=True CleanupTooLong c.example.com " {
+		t.Errorf("the namespace says %q", said)
+	}
+	if len(f.events.Events) != 0 {
+		t.Errorf("another event: %q", <-f.events.Events)
 	}
 }
 

@@ -421,7 +421,7 @@ func (w *world) updateLifecycle(sent *v1alpha1.NamespaceLifecycle, subresource s
 		updated.Spec.Finalizers = sent.Spec.Finalizers
 	case "status":
 		w.checkOpenedByHand(sent)
-		updated.Status.Conditions = sent.Status.Conditions
+		updated.Status.Initializers, updated.Status.Conditions = sent.Status.Initializers, sent.Status.Conditions
 	default:
 		w.t.Fatalf("the controller wrote to %q of the lifecycle", subresource)
 	}

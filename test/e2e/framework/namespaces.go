@@ -190,7 +190,7 @@ func (c *Cluster) WaitEvents(t *testing.T, namespace string, want ...string) []c
 		}
 		slices.SortFunc(list.Items, func(a, b corev1.Event) int { return int(Revision(a.ResourceVersion) - Revision(b.ResourceVersion)) })
 		list.Items = slices.DeleteFunc(list.Items, func(event corev1.Event) bool {
-			return event.Reason == "InitializerStalled" && !slices.Contains(want, event.Reason)
+			return strings.HasSuffix(event.Reason, "Stalled") && !slices.Contains(want, event.Reason)
 		})
 		var reasons []string
 		for _, event := range list.Items {
