@@ -163,6 +163,19 @@ func TestMonitoring(t *testing.T) {
 	}
 	c.LeaveLater(t, held.Name)
 
+	// Another one is deleted, and its participant does not clean up.
+	const participant = "participant.example.com"
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true, MatchConditions: []v1alpha1.MatchCondition{
+		{Name: "deleted", Expression: `namespaceObject.metadata.name.startsWith("deleted-")`},
+	}})
+	deleted, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("deleted")}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.WaitCurrent(t, deleted.Name, participant)
+	c.DeleteNamespace(t, deleted.Name)
+	t.Cleanup(func() { c.ReleaseParticipant(t, deleted.Name, participant) })
+
 	createRegularly(t, c)
 
 	var found observed

@@ -28,7 +28,7 @@ type Collector struct {
 	lifecycles listers.NamespaceLifecycleLister
 	clock      clock.PassiveClock
 
-	pending, byPhase, turns, oldest *metrics.Desc
+	pending, byPhase, turns, oldest, participants *metrics.Desc
 }
 
 // NewCollector returns a collector of what the listers return.
@@ -38,16 +38,17 @@ func NewCollector(namespaces corelisters.NamespaceLister, lifecycles listers.Nam
 	}
 	return &Collector{
 		namespaces: namespaces, lifecycles: lifecycles, clock: clock,
-		pending: desc("pending_namespaces", "Number of namespaces whose gate is closed, as the leader sees them."),
-		byPhase: metrics.NewDesc(metrics.BuildFQName(metricsNamespace, "", "lifecycles"), "Number of NamespaceLifecycles by phase, as the leader sees them.", []string{"phase"}, nil, metrics.ALPHA, ""),
-		turns:   desc("turns", "Number of namespaces in which an initializer has its turn, by the initializer. A namespace can wait for several initializers.", "initializer"),
-		oldest:  desc("oldest_turn_seconds", "Age of the oldest of these turns, in seconds.", "initializer"),
+		pending:      desc("pending_namespaces", "Number of namespaces whose gate is closed, as the leader sees them."),
+		byPhase:      metrics.NewDesc(metrics.BuildFQName(metricsNamespace, "", "lifecycles"), "Number of NamespaceLifecycles by phase, as the leader sees them.", []string{"phase"}, nil, metrics.ALPHA, ""),
+		turns:        desc("turns", "Number of namespaces in which an initializer has its turn, by the initializer. A namespace can wait for several initializers.", "initializer"),
+		oldest:       desc("oldest_turn_seconds", "Age of the oldest of these turns, in seconds.", "initializer"),
+		participants: desc("participant_age_seconds", "Age of the oldest deletion that waits for a participant, in seconds.", "participant"),
 	}
 }
 
 // DescribeWithStability implements metrics.StableCollector.
 func (c *Collector) DescribeWithStability(descriptions chan<- *metrics.Desc) {
-	for _, desc := range []*metrics.Desc{c.pending, c.byPhase, c.turns, c.oldest} {
+	for _, desc := range []*metrics.Desc{c.pending, c.byPhase, c.turns, c.oldest, c.participants} {
 		descriptions <- desc
 	}
 }
@@ -70,13 +71,18 @@ func (c *Collector) CollectWithStability(collected chan<- metrics.Metric) {
 	now := c.clock.Now()
 	// A phase without lifecycles is exported as 0.
 	phases := map[v1alpha1.LifecyclePhase]int{v1alpha1.LifecycleInitializing: 0, v1alpha1.LifecycleActive: 0, v1alpha1.LifecycleTerminating: 0}
-	turns, oldest := map[string]int{}, map[string]time.Duration{}
+	turns, oldest, participants := map[string]int{}, map[string]time.Duration{}, map[string]time.Duration{}
 	for _, lifecycle := range lifecycles {
 		phases[lifecycle.Status.Phase]++
 		for _, name := range helper.Acting(lifecycle) {
 			turns[name]++
 			if began := helper.TurnStart(lifecycle, name); began != nil {
 				oldest[name] = max(oldest[name], now.Sub(began.Time))
+			}
+		}
+		if lifecycle.DeletionTimestamp != nil {
+			for _, name := range helper.Participants(lifecycle) {
+				participants[name] = max(participants[name], now.Sub(lifecycle.DeletionTimestamp.Time))
 			}
 		}
 	}
@@ -86,6 +92,9 @@ func (c *Collector) CollectWithStability(collected chan<- metrics.Metric) {
 	for _, name := range slices.Sorted(maps.Keys(turns)) {
 		gauge(c.turns, float64(turns[name]), name)
 		gauge(c.oldest, oldest[name].Seconds(), name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(participants)) {
+		gauge(c.participants, participants[name].Seconds(), name)
 	}
 }
 

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package lifecycle
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,16 @@ func TestCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	add("d", v1alpha1.LifecycleActive, 0)
+	for name, age := range map[string]time.Duration{"f": 3 * time.Second, "g": 40 * time.Second, "h": -time.Second} {
+		lifecycle := aLifecycle(held("p.example.com", "kubernetes"))
+		lifecycle.Name, lifecycle.Status.Phase, lifecycle.DeletionTimestamp = name, v1alpha1.LifecycleTerminating, &metav1.Time{Time: now.Add(-age)}
+		if name == "h" {
+			lifecycle.Spec.Finalizers = append(lifecycle.Spec.Finalizers, "q.example.com") // the clock of the server is ahead
+		}
+		if err := store.Add(lifecycle); err != nil {
+			t.Fatal(err)
+		}
+	}
 	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	registry := metrics.NewKubeRegistry()
 	if err := registry.CustomRegister(NewCollector(corelisters.NewNamespaceLister(namespaces), listers.NewNamespaceLifecycleLister(store), clocktesting.NewFakePassiveClock(now))); err != nil {
@@ -60,6 +71,10 @@ nsinit_lifecycle_oldest_turn_seconds{initializer="four.example.com"} 0
 nsinit_lifecycle_oldest_turn_seconds{initializer="one.example.com"} 90
 nsinit_lifecycle_oldest_turn_seconds{initializer="three.example.com"} 0
 nsinit_lifecycle_oldest_turn_seconds{initializer="two.example.com"} 7
+# HELP nsinit_lifecycle_participant_age_seconds [ALPHA] Age of the oldest deletion that waits for a participant, in seconds.
+# TYPE nsinit_lifecycle_participant_age_seconds gauge
+nsinit_lifecycle_participant_age_seconds{participant="p.example.com"} 40
+nsinit_lifecycle_participant_age_seconds{participant="q.example.com"} 0
 # HELP nsinit_lifecycle_pending_namespaces [ALPHA] Number of namespaces whose gate is closed, as the leader sees them.
 # TYPE nsinit_lifecycle_pending_namespaces gauge
 nsinit_lifecycle_pending_namespaces 0
@@ -67,7 +82,7 @@ nsinit_lifecycle_pending_namespaces 0
 # TYPE nsinit_lifecycles gauge
 nsinit_lifecycles{phase="Active"} 1
 nsinit_lifecycles{phase="Initializing"} 4
-nsinit_lifecycles{phase="Terminating"} 0
+nsinit_lifecycles{phase="Terminating"} 3
 # HELP nsinit_lifecycle_turns [ALPHA] Number of namespaces in which an initializer has its turn, by the initializer. A namespace can wait for several initializers.
 # TYPE nsinit_lifecycle_turns gauge
 nsinit_lifecycle_turns{initializer="four.example.com"} 1
@@ -106,5 +121,41 @@ func TestEnded(t *testing.T) {
 	}
 	if got := ended(lifecycle("r", running), lifecycle("another", done)); len(got) != 0 {
 		t.Errorf("another lifecycle: %v", got)
+	}
+}
+
+// TestCleanups: each participant is measured once, when it has cleaned up: by the update that the others survive, or by the removal of the
+// NamespaceLifecycle.
+func TestCleanups(t *testing.T) {
+	f := newFixture(t, namespace(), aLifecycle())
+	registry := metrics.NewKubeRegistry()
+	if err := f.Metrics.Register(registry.Register); err != nil {
+		t.Fatal(err)
+	}
+	lifecycle := func(options ...lifecycleOption) *v1alpha1.NamespaceLifecycle {
+		return aLifecycle(append(options, func(r *v1alpha1.NamespaceLifecycle) {
+			r.DeletionTimestamp = &metav1.Time{Time: startOfTests().Add(-4 * time.Second)}
+		})...)
+	}
+	removed := func(l *v1alpha1.NamespaceLifecycle, unknown *cache.DeletedFinalStateUnknown) {
+		f.lifecycleDeleted(cache.DeletedObject[*v1alpha1.NamespaceLifecycle]{OptionalObj: l, FinalStateUnknown: unknown})
+	}
+	f.lifecycleUpdated(aLifecycle(held("live.example.com", "kubernetes")), aLifecycle(held("kubernetes")))
+	f.lifecycleUpdated(aLifecycle(held("p.example.com", "q.example.com", "kubernetes")), lifecycle(held("p.example.com", "q.example.com", "kubernetes")))
+	f.lifecycleUpdated(lifecycle(held("p.example.com", "q.example.com", "kubernetes")), lifecycle(held("q.example.com", "kubernetes")))
+	f.lifecycleUpdated(lifecycle(held("q.example.com", "kubernetes")), lifecycle(held("q.example.com")))
+	another := lifecycle()
+	another.UID = "another"
+	f.lifecycleUpdated(lifecycle(held("former.example.com")), another)
+	removed(lifecycle(held("q.example.com")), nil)
+	removed(nil, &cache.DeletedFinalStateUnknown{Key: "ns"})
+	removed(lifecycle(held("late.example.com")), &cache.DeletedFinalStateUnknown{Key: "ns"})
+	for name, want := range map[string]string{"p.example.com": "1 of 4s", "q.example.com": "1 of 4s", "live.example.com": "0 of 0s", "former.example.com": "0 of 0s", "late.example.com": "0 of 0s"} {
+		cleanups := f.Metrics.cleanups.WithLabelValues(name)
+		count, countErr := testutil.GetHistogramMetricCount(cleanups)
+		sum, err := testutil.GetHistogramMetricValue(cleanups)
+		if got := fmt.Sprintf("%d of %.0fs", count, sum); got != want || err != nil || countErr != nil {
+			t.Errorf("%s: measured %s, want %s, %v %v", name, got, want, err, countErr)
+		}
 	}
 }

@@ -69,7 +69,7 @@ type Dependencies struct {
 	Metadata        metadata.Interface
 	// Mapper finds the versions and the kinds of required objects.
 	Mapper meta.RESTMapper
-	// StalledAfter is how long a turn may last before it is reported as stalled. 0 disables the report.
+	// StalledAfter is how long a turn or a cleanup may last before it is reported as stalled. 0 disables the report.
 	StalledAfter time.Duration
 }
 
@@ -118,7 +118,7 @@ func New(d Dependencies) (*Controller, error) {
 	lifecycles, err := typed.AddTypedEventHandler(lifecycleinformers.NamespaceLifecycleDetailedHandlerFuncs{
 		AddFunc:    c.lifecycleAdded,
 		UpdateFunc: c.lifecycleUpdated,
-		DeleteFunc: func(lifecycle lifecycleinformers.DeletedNamespaceLifecycle) { c.queue.Add(lifecycle.GetName()) },
+		DeleteFunc: c.lifecycleDeleted,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch NamespaceLifecycles: %w", err)
@@ -170,7 +170,25 @@ func (c *Controller) lifecycleUpdated(oldLifecycle, newLifecycle *v1alpha1.Names
 	for _, entry := range ended(oldLifecycle, newLifecycle) {
 		c.Metrics.turns.WithLabelValues(entry.Name, string(entry.State)).Observe(entry.EndTime.Sub(entry.StartTime.Time).Seconds())
 	}
+	c.observeCleanups(oldLifecycle, newLifecycle)
 	c.queue.Add(newLifecycle.Name)
+}
+
+// lifecycleDeleted measures the last participants: the write that removes them also removes the lifecycle.
+func (c *Controller) lifecycleDeleted(deleted lifecycleinformers.DeletedNamespaceLifecycle) {
+	if deleted.FinalStateUnknown == nil {
+		c.observeCleanups(deleted.OptionalObj, &v1alpha1.NamespaceLifecycle{ObjectMeta: deleted.OptionalObj.ObjectMeta})
+	}
+	c.queue.Add(deleted.GetName())
+}
+
+// observeCleanups measures the participants that have cleaned up between two versions of a lifecycle.
+func (c *Controller) observeCleanups(before, after *v1alpha1.NamespaceLifecycle) {
+	for _, name := range helper.Participants(before) {
+		if after.DeletionTimestamp != nil && before.UID == after.UID && !slices.Contains(helper.Participants(after), name) {
+			c.Metrics.cleanups.WithLabelValues(name).Observe(c.Clock.Since(after.DeletionTimestamp.Time).Seconds())
+		}
+	}
 }
 
 func (c *Controller) namespaceUpdated(oldNamespace, newNamespace *corev1.Namespace) {

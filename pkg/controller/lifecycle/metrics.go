@@ -21,6 +21,7 @@ type Metrics struct {
 	timeToReady *metrics.Histogram
 	deadlines   *metrics.CounterVec
 	turns       *metrics.HistogramVec
+	cleanups    *metrics.HistogramVec
 }
 
 const metricsNamespace, metricsSubsystem = "nsinit", "lifecycle"
@@ -48,12 +49,15 @@ func NewMetrics() *Metrics {
 		turns: metrics.NewHistogramVec(histogram("turn_duration_seconds",
 			"How long the turn of an initializer took, in seconds, by its result: Done, Skipped or Failed.",
 			0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800), []string{"initializer", "state"}),
+		cleanups: metrics.NewHistogramVec(histogram("participant_duration_seconds",
+			"How long a participant took to clean up after a deleted namespace, in seconds. Deletion times are whole seconds.",
+			1, 2, 5, 10, 30, 60, 300, 1800, 3600), []string{"participant"}),
 	}
 }
 
 // Register registers the metrics with the given function of a registry.
 func (m *Metrics) Register(register func(metrics.Registerable) error) error {
-	for _, metric := range []metrics.Registerable{m.openings, m.without, m.lifecycles, m.failures, m.timeToReady, m.deadlines, m.turns} {
+	for _, metric := range []metrics.Registerable{m.openings, m.without, m.lifecycles, m.failures, m.timeToReady, m.deadlines, m.turns, m.cleanups} {
 		if err := register(metric); err != nil {
 			return err
 		}
