@@ -176,9 +176,10 @@ func lifecycleCauses() []entry {
 	const startProgram = "scale its program up: its workload has no replicas"
 	const actInItsPlace, release = "if the participant does not exist any more, act in its place", "kubectl nsinit finalize $NAMESPACE $PARTICIPANT"
 	participant := []remedy{
+		{description: "contact your platform team", when: "TENANT"},
 		{description: startProgram, command: scaleWorkload, when: "STOPPED"},
-		{description: "read the NamespaceLifecycle", command: describeLifecycle},
-		{description: "check whether the participant runs, and read its log"},
+		{description: "read the NamespaceLifecycle", command: describeLifecycle, when: "PARTICIPANT"},
+		{description: "check whether the participant runs, and read its log", when: "PARTICIPANT"},
 		{description: "list the pods of the participant", command: "kubectl --namespace $PODS get pods"},
 		{description: actInItsPlace, command: release, risk: remains, when: "REMOVABLE !HOLDER"},
 		{description: actInItsPlace, command: release, risk: remainsAndEmpties, when: "REMOVABLE HOLDER"},

@@ -164,7 +164,11 @@ func initializers(o Observation) []Finding {
 // tenantView copies a condition of the namespace, for users who may not read its NamespaceLifecycle.
 func tenantView(o Observation) []Finding {
 	if c := utilnamespaces.TrueCondition(o.conditions(), v1alpha1.ConditionStalled); c != nil && c.Reason != v1alpha1.ReasonFailed {
-		return []Finding{o.finding(InitializerPending, Stuck, &c.LastTransitionTime, c.Message, words{"TENANT": {"true"}})}
+		cause := InitializerPending
+		if o.phase() == Terminating {
+			cause = ParticipantPending
+		}
+		return []Finding{o.finding(cause, Stuck, &c.LastTransitionTime, c.Message, words{"TENANT": {"true"}})}
 	}
 	if c := utilnamespaces.TrueCondition(o.conditions(), v1alpha1.ConditionInitializing); c != nil {
 		return []Finding{o.finding(InitializerPending, Waiting, &c.LastTransitionTime, c.Message, nil)}

@@ -163,9 +163,6 @@ func (o *Options) describe(ctx context.Context, name string) error {
 	}
 	_, _ = fmt.Fprintf(o.Out, "Namespace %s: %s%s\n", name, phaseOf(namespace, lifecycle), former)
 	o.conditions(merged(lifecycle.Status.Conditions, namespace))
-	if lifecycle.Status.Phase == v1alpha1.LifecycleTerminating && len(helper.Participants(lifecycle)) > 0 {
-		_, _ = fmt.Fprintf(o.Out, "  waiting for the cleanup of %s\n", strings.Join(helper.Participants(lifecycle), ", "))
-	}
 	if len(lifecycle.Status.Initializers) == 0 {
 		return nil
 	}
@@ -230,7 +227,7 @@ func (o *Options) initializers(ctx context.Context, lifecycle *v1alpha1.Namespac
 			message = printable.Shorten(message, maxMessage)
 		}
 		_, _ = fmt.Fprintf(table, "%s\t%s%s\t%s\t%s\t%s\t%s\n", status.Name, status.State, unserved(configurations.Items, status), took,
-			cleansUp(lifecycle, status.Name), cmp.Or(printable.Line(status.LastActor), "<none>"), message)
+			o.cleansUp(lifecycle, status.Name), cmp.Or(printable.Line(status.LastActor), "<none>"), message)
 	}
 	return table.Flush()
 }
@@ -262,9 +259,12 @@ func waits(lifecycle *v1alpha1.NamespaceLifecycle, status v1alpha1.InitializerSt
 	return "waits for " + strings.Join(names, ", ") + more
 }
 
-// cleansUp reports whether an initializer takes part in the deletion of the namespace.
-func cleansUp(lifecycle *v1alpha1.NamespaceLifecycle, name string) string {
-	if slices.Contains(lifecycle.Spec.Finalizers, v1alpha1.FinalizerName(name)) {
+// cleansUp reports whether an initializer takes part in the deletion of the namespace and, if it is asked to clean up, for how long.
+func (o *Options) cleansUp(lifecycle *v1alpha1.NamespaceLifecycle, name string) string {
+	switch participates := slices.Contains(lifecycle.Spec.Finalizers, v1alpha1.FinalizerName(name)); {
+	case participates && lifecycle.DeletionTimestamp != nil:
+		return duration.HumanDuration(o.Clients.Clock.Since(lifecycle.DeletionTimestamp.Time)) + " so far"
+	case participates:
 		return "yes"
 	}
 	if planned := helper.Planned(lifecycle, name); planned != nil && planned.Finalizer {

@@ -186,10 +186,16 @@ func registering(status *v1alpha1.RegisteredInitializerStatus) *v1alpha1.Namespa
 	return c
 }
 
-// leaving is a lifecycle with one participant that has not cleaned up.
+// leaving is a lifecycle with one participant that has cleaned up, and one that has not.
 func leaving() *v1alpha1.NamespaceLifecycle {
-	return &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u", Finalizers: []v1alpha1.FinalizerName{"b.example.com", "kubernetes"}},
-		Status: v1alpha1.NamespaceLifecycleStatus{Phase: v1alpha1.LifecycleTerminating}}
+	l := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "shop", DeletionTimestamp: new(cmdtesting.Ago(2 * time.Minute)), Finalizers: []string{"x/y"}},
+		Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u", Finalizers: []v1alpha1.FinalizerName{"b.example.com", "kubernetes"}, Plan: make([]v1alpha1.PlannedInitializer, 1)},
+		Status: v1alpha1.NamespaceLifecycleStatus{Phase: v1alpha1.LifecycleTerminating, Initializers: []v1alpha1.InitializerStatus{
+			{Name: "a.example.com", State: v1alpha1.InitializerDone, LastActor: "dns"},
+			{Name: "b.example.com", State: v1alpha1.InitializerDone, LastActor: "dns", Message: "zone is in use"},
+		}}}
+	l.Spec.Plan[0].Name, l.Spec.Plan[0].Finalizer = "a.example.com", true
+	return l
 }
 
 func TestOne(t *testing.T) {
@@ -236,11 +242,15 @@ d.example.com   Waiting   <none>   no          <none>       waits for a, b, c an
 		"no program":           {Cluster: cmdtesting.New(namespace(closed), reporting("no"), registering(nil)), Args: []string{"shop"}, Out: initializing + table(", never served", "no")},
 		"a program that stopped": {Cluster: cmdtesting.New(namespace(closed), reporting("no"), registering(&v1alpha1.RegisteredInitializerStatus{ReportTime: &reported, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionServed, Status: metav1.ConditionFalse}}})),
 			Args: []string{"shop"}, Out: initializing + table(", not served", "no")},
-		"a program":    {Cluster: cmdtesting.New(namespace(closed), reporting("no"), registering(&v1alpha1.RegisteredInitializerStatus{ReportTime: &reported})), Args: []string{"shop"}, Out: initializing + table("", "no")},
-		"participants": {Cluster: cmdtesting.New(namespace(terminating), leaving()), Args: []string{"shop"}, Out: "Namespace shop: Terminating\n  waiting for the cleanup of b.example.com\n"},
-		"exempt":       {Cluster: cmdtesting.New(namespace()), Args: []string{"shop"}, Out: "Namespace shop: Active\n"},
-		"its name":     {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "name"}, Out: "namespacelifecycle.nsinit.dev/shop\n"},
-		"a field":      {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "jsonpath={.kind} {.status.phase}"}, Out: "NamespaceLifecycle Initializing"},
+		"a program": {Cluster: cmdtesting.New(namespace(closed), reporting("no"), registering(&v1alpha1.RegisteredInitializerStatus{ReportTime: &reported})), Args: []string{"shop"}, Out: initializing + table("", "no")},
+		"participants": {Cluster: cmdtesting.New(namespace(terminating), leaving()), Args: []string{"shop"}, Out: `Namespace shop: Terminating
+INITIALIZER     STATE   TOOK     CLEANS UP   LAST ACTOR   MESSAGE
+a.example.com   Done    <none>   done        dns          <none>
+b.example.com   Done    <none>   2m so far   dns          zone is in use
+`},
+		"exempt":   {Cluster: cmdtesting.New(namespace()), Args: []string{"shop"}, Out: "Namespace shop: Active\n"},
+		"its name": {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "name"}, Out: "namespacelifecycle.nsinit.dev/shop\n"},
+		"a field":  {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "jsonpath={.kind} {.status.phase}"}, Out: "NamespaceLifecycle Initializing"},
 
 		"no namespace":             {Args: []string{"shop"}, Err: `namespace "shop" does not exist`},
 		"no namespace, JSON":       {Args: []string{"shop", "-o", "json"}, Err: `namespace "shop" does not exist`},
