@@ -14,8 +14,10 @@ import (
 	"errors"
 	"fmt"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
@@ -82,6 +84,16 @@ func (c *Checker) MayFinalize(ctx context.Context, participant string) error {
 // namespace. An empty name means all namespaces.
 func (c *Checker) MayOpen(ctx context.Context, namespace string) error {
 	return c.check(ctx, v1alpha1.VerbOpen, "", "namespaces", namespace, "")
+}
+
+// MayImpersonate checks whether a user, of whom kube-apiserver told a webhook, may create namespaces on behalf of the user name.
+func (c *Checker) MayImpersonate(ctx context.Context, creator authenticationv1.UserInfo, name string) error {
+	extra := map[string][]string{}
+	for key, values := range creator.Extra {
+		extra[key] = values
+	}
+	ctx = genericapirequest.WithUser(ctx, &user.DefaultInfo{Name: creator.Username, UID: creator.UID, Groups: creator.Groups, Extra: extra})
+	return c.check(ctx, v1alpha1.VerbImpersonate, v1alpha1.GroupName, v1alpha1.ResourceCreators, name, "")
 }
 
 // check checks a verb without a namespace, so that only a cluster-wide binding grants it. A refusal

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -37,6 +38,7 @@ func TestRefusals(t *testing.T) {
 	refused(c.MayInitialize(ctx, "shop", "approval.example.com"), `user "alice" needs verb "initialize" on namespaces "shop", granted cluster-wide`+command+" --user=USER")
 	refused(c.MayFinalize(ctx, "approval.example.com"), `user "alice" needs verb "finalize" on initializers.nsinit.dev "approval.example.com", granted cluster-wide`+command+" --finalizer --user=USER")
 	refused(c.MayFinalize(ctx, "kubernetes"), `user "alice" needs verb "finalize" on initializers.nsinit.dev "kubernetes", granted cluster-wide`)
+	refused(c.MayImpersonate(ctx, authenticationv1.UserInfo{Username: "portal"}, "bob"), `user "portal" needs verb "impersonate" on creators.nsinit.dev "bob", granted cluster-wide`)
 	refused(c.MayOpen(ctx, "shop"), `user "alice" needs verb "open" on namespaces "shop", granted cluster-wide`)
 	refused(c.MayRegister(ctx, "approval.example.com"), `user "alice" needs verb "initialize" on initializers.nsinit.dev "approval.example.com", granted cluster-wide`+command+" --user=USER")
 	allowed = "namespaces"

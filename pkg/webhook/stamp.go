@@ -14,12 +14,15 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
@@ -29,19 +32,19 @@ import (
 const Stamp = "stamp"
 
 // NewStamp returns the webhook. namespace is that of nsinit. The webhook reads the list of exemptions there, live, so that a change
-// applies immediately.
-func NewStamp(configMaps typedcorev1.ConfigMapsGetter, namespace string) Answer {
+// applies immediately. The checker knows who may create a namespace on behalf of another user.
+func NewStamp(configMaps typedcorev1.ConfigMapsGetter, namespace string, checker *authorization.Checker) Answer {
 	return func(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return stamp(request, namespace, func() (*corev1.ConfigMap, error) {
 			return configMaps.ConfigMaps(namespace).Get(ctx, installation.Exemptions, metav1.GetOptions{})
-		})
+		}, func(name string) error { return checker.MayImpersonate(ctx, request.UserInfo, name) })
 	}
 }
 
 // stamp admits the creation of a namespace with the stamp, or unchanged if it is exempt. It admits an
 // update that opens a namespace with the name of the user. It refuses a creation if the list of exemptions
-// cannot be read.
-func stamp(request *admissionv1.AdmissionRequest, namespaceOfList string, list func() (*corev1.ConfigMap, error)) *admissionv1.AdmissionResponse {
+// cannot be read, or if it cannot be checked whether the user may create it on behalf of another one.
+func stamp(request *admissionv1.AdmissionRequest, namespaceOfList string, list func() (*corev1.ConfigMap, error), mayImpersonate func(string) error) *admissionv1.AdmissionResponse {
 	var namespace corev1.Namespace
 	if request.Resource.Resource != "namespaces" || request.Resource.Group != "" ||
 		request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
@@ -67,9 +70,22 @@ func stamp(request *admissionv1.AdmissionRequest, namespaceOfList string, list f
 	annotations := with(namespace.Annotations, v1alpha1.AnnotationCreatedBy, request.UserInfo.Username)
 	annotations[v1alpha1.AnnotationCreatedByGroups] = strings.Join(groups, "\n")
 	delete(annotations, v1alpha1.AnnotationOpenedBy)
+	if name, named := annotations[v1alpha1.AnnotationOnBehalfOf]; named && isValidCreator(name) {
+		switch err := mayImpersonate(name); {
+		case apierrors.IsServiceUnavailable(err):
+			return refuse(request, http.StatusServiceUnavailable, err.Error())
+		case err != nil:
+			delete(annotations, v1alpha1.AnnotationOnBehalfOf)
+		}
+	}
 	return patch(request,
 		operation{"add", "/metadata/labels", with(namespace.Labels, v1alpha1.LabelInitializing, "true")},
 		operation{"add", "/metadata/annotations", annotations})
+}
+
+// isValidCreator says whether a user can be named as the creator. The guard refuses other names to every client.
+func isValidCreator(name string) bool {
+	return name != "" && utf8.RuneCountInString(name) <= 512 && !strings.HasPrefix(name, "system:")
 }
 
 // answerUpdate stores the user who removes the label. kube-apiserver calls the webhook only for updates

@@ -48,7 +48,7 @@ func TestStamp(t *testing.T) {
 		"exempt by a forged label":    {`{"metadata":{"generateName":"x","labels":{"kubernetes.io/metadata.name":"kube-system"}}}`, strings.NewReplacer("%L", `"kubernetes.io/metadata.name":"kube-system",`, "%A", "").Replace(stamped(`"generateName":"x",`))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := stamp(request(test.sent), "nsinit-system", listed)
+			response := stamp(request(test.sent), "nsinit-system", listed, nil)
 			if !response.Allowed || response.UID != "u" || response.PatchType == nil || *response.PatchType != admissionv1.PatchTypeJSONPatch {
 				t.Fatalf("answered %+v", response)
 			}
@@ -89,7 +89,7 @@ func TestStampOpenedBy(t *testing.T) {
 		"it was open":       {`{}`, `{}`, ""},
 		"it is closed":      {`{}`, closed, ""},
 	} {
-		if response := stamp(opening(test.old, test.updated), "nsinit-system", missing); !response.Allowed || response.UID != "u" || string(response.Patch) != test.want {
+		if response := stamp(opening(test.old, test.updated), "nsinit-system", missing, nil); !response.Allowed || response.UID != "u" || string(response.Patch) != test.want {
 			t.Errorf("%s: answered %+v with %s", name, response.Result, response.Patch)
 		}
 	}
@@ -121,7 +121,7 @@ func TestStampLeavesAlone(t *testing.T) {
 	} {
 		r := request(test.sent)
 		r.UserInfo = test.user
-		if response := stamp(r, "nsinit-system", listed); !response.Allowed || (response.Patch == nil) != test.exempt || response.UID != "u" {
+		if response := stamp(r, "nsinit-system", listed, nil); !response.Allowed || (response.Patch == nil) != test.exempt || response.UID != "u" {
 			t.Errorf("%s: answered %+v with %s", name, response.Result, response.Patch)
 		}
 	}
@@ -137,7 +137,7 @@ func TestStampLeavesAlone(t *testing.T) {
 		"no old object":       {opening("x", `{}`), "cannot decode the old namespace"},
 		"another resource":    {func() *admissionv1.AdmissionRequest { r := request(`{}`); r.Resource.Resource = "pods"; return r }(), "not for CREATE of pods"},
 	} {
-		if response := stamp(test.request, "nsinit-system", missing); response.Allowed || response.UID != "u" || !strings.Contains(response.Result.Message, test.want) {
+		if response := stamp(test.request, "nsinit-system", missing, nil); response.Allowed || response.UID != "u" || !strings.Contains(response.Result.Message, test.want) {
 			t.Errorf("%s: answered %+v", name, response.Result)
 		}
 	}

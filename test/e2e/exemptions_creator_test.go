@@ -121,10 +121,12 @@ func TestExemptionsByPrefixAndCreator(t *testing.T) {
 		}
 	})
 	t.Run("what an exempt user cannot forge", func(t *testing.T) {
-		forged := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "e2e-forged", Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "kubernetes-admin"}}}
-		_, err := as(operator).Create(t.Context(), forged, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err := framework.RefusedBy(guardCreator, err, "create it without them"); err != nil {
-			t.Error(err)
+		for _, key := range []string{v1alpha1.AnnotationCreatedBy, v1alpha1.AnnotationOnBehalfOf} {
+			forged := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "e2e-forged", Annotations: map[string]string{key: "kubernetes-admin"}}}
+			_, err := as(operator).Create(t.Context(), forged, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err := framework.RefusedBy(guardCreator, err, "create it without them"); err != nil {
+				t.Errorf("%s: %v", key, err)
+			}
 		}
 		if _, err := as(tenant).Update(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: prefix + "put"}}, metav1.UpdateOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("a PUT of a new namespace: want NotFound, got %v", err)

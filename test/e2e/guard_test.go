@@ -180,6 +180,7 @@ func TestGuard(t *testing.T) {
 		"creator forged":           annotation(v1alpha1.AnnotationCreatedBy, &forged),
 		"groups removed":           annotation(v1alpha1.AnnotationCreatedByGroups, nil),
 		"groups forged":            annotation(v1alpha1.AnnotationCreatedByGroups, &forged),
+		"another user named":       annotation(v1alpha1.AnnotationOnBehalfOf, &forged),
 	}
 	stamped := stampOf(namespace)
 	dryRun := []string{metav1.DryRunAll}
@@ -256,7 +257,7 @@ func TestGuardApplied(t *testing.T) {
 func stampOf(namespace *corev1.Namespace) map[string]string {
 	written := maps.Clone(namespace.Annotations)
 	maps.DeleteFunc(written, func(key, _ string) bool {
-		return !slices.Contains([]string{v1alpha1.AnnotationCreatedBy, v1alpha1.AnnotationCreatedByGroups}, key)
+		return !slices.Contains([]string{v1alpha1.AnnotationCreatedBy, v1alpha1.AnnotationCreatedByGroups, v1alpha1.AnnotationOnBehalfOf}, key)
 	})
 	if value, ok := namespace.Labels[v1alpha1.LabelInitializing]; ok {
 		written[v1alpha1.LabelInitializing] = value

@@ -43,7 +43,7 @@ func TestGuardCreate(t *testing.T) {
 		"groups":  {`[{"op": "remove", "path": "/metadata/annotations/nsinit.dev~1created-by-groups"}]`, "must name its creator"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			create := withWebhook(t, c, test.patch, admissionregistrationv1.IfNeededReinvocationPolicy)
+			create := withWebhook(t, c, c.Core, test.patch, admissionregistrationv1.IfNeededReinvocationPolicy)
 			framework.Eventually(t, "the namespace is refused", func(ctx context.Context) error {
 				_, err := create(ctx)
 				return framework.RefusedBy(guardCreate, err, test.says)
@@ -82,7 +82,7 @@ func TestGuardNameReuse(t *testing.T) {
 func TestStampAgain(t *testing.T) {
 	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
-	create := withWebhook(t, c, `[{"op": "add", "path": "/metadata/annotations/acted", "value": "yes"},
+	create := withWebhook(t, c, c.Core, `[{"op": "add", "path": "/metadata/annotations/acted", "value": "yes"},
 		{"op": "replace", "path": "/metadata/annotations/nsinit.dev~1created-by", "value": "root"},
 		{"op": "remove", "path": "/metadata/labels/nsinit.dev~1initializing"}]`, admissionregistrationv1.NeverReinvocationPolicy)
 	framework.Eventually(t, "the webhook acts, and the stamp after it", func(ctx context.Context) error {
@@ -101,8 +101,8 @@ func TestStampAgain(t *testing.T) {
 }
 
 // withWebhook runs a mutating webhook, which comes after all mutating policies, and
-// patches the one namespace that the returned function creates, without storing it.
-func withWebhook(t *testing.T, c *framework.Cluster, patch string, again admissionregistrationv1.ReinvocationPolicyType) func(context.Context) (*corev1.Namespace, error) {
+// patches the one namespace that the returned function creates as a client, without storing it.
+func withWebhook(t *testing.T, c *framework.Cluster, client kubernetes.Interface, patch string, again admissionregistrationv1.ReinvocationPolicyType) func(context.Context) (*corev1.Namespace, error) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		var review admissionv1.AdmissionReview
@@ -141,7 +141,7 @@ func withWebhook(t *testing.T, c *framework.Cluster, patch string, again admissi
 	}
 	t.Cleanup(func() { _ = webhooks.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	return func(ctx context.Context) (*corev1.Namespace, error) {
-		return c.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		return client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	}
 }

@@ -130,8 +130,9 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.Extra
 		return nil, nil, err
 	}
 	o.Recommended.Admission.Decorators = append(admissioninterface.Decorators{registrations}, o.Recommended.Admission.Decorators...)
+	checker := authorization.New(c.Authorization.Authorizer)
 	dependencies := admission.Dependencies{
-		Checker:        authorization.New(c.Authorization.Authorizer),
+		Checker:        checker,
 		Configurations: reader.Configurations,
 		Namespace:      core.CoreV1().Namespaces().Get,
 		Cached:         namespaces,
@@ -147,7 +148,7 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.Extra
 		Configurations:  reader,
 		Webhooks: map[string]webhook.Answer{
 			webhook.EarlyWrites: earlyWrites,
-			webhook.Stamp:       webhook.NewStamp(core.CoreV1(), installation.Namespace()),
+			webhook.Stamp:       webhook.NewStamp(core.CoreV1(), installation.Namespace(), checker),
 		},
 		Registrations: registrations,
 	}, []admissioninterface.PluginInitializer{registrations, dependencies}, nil

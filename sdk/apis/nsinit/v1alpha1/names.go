@@ -28,6 +28,12 @@ const (
 	// namespace, one on each line.
 	AnnotationCreatedByGroups = "nsinit.dev/created-by-groups"
 
+	// AnnotationOnBehalfOf is the name of the user for whom the namespace was
+	// created: 1 to 512 characters that do not begin with system:. The stamp keeps
+	// it if its creator has VerbImpersonate on the name. AnnotationCreatedBy stays
+	// the user that kube-apiserver authenticated.
+	AnnotationOnBehalfOf = "nsinit.dev/on-behalf-of"
+
 	// AnnotationOpenedBy is the name of the user who opened the namespace by
 	// hand: who removed LabelInitializing instead of the lifecycle controller.
 	AnnotationOpenedBy = "nsinit.dev/opened-by"
@@ -83,6 +89,10 @@ const (
 	// namespaces, and delete frozen ones.
 	VerbFreeze = "freeze"
 
+	// VerbImpersonate, on creators.nsinit.dev, lets its holder create namespaces
+	// on behalf of the named user. It grants nothing else.
+	VerbImpersonate = "impersonate"
+
 	// ConditionFrozen of a core Namespace is True while it is frozen, and False
 	// after it was unfrozen. ReasonFrozen and ReasonUnfrozen are its reasons.
 	ConditionFrozen = "Frozen"
@@ -92,6 +102,10 @@ const (
 	// ResourceInitializers is the resource of the group nsinit.dev that exists
 	// for authorization only: its resource names are the names of initializers.
 	ResourceInitializers = "initializers"
+
+	// ResourceCreators is the resource of the group nsinit.dev that exists for
+	// authorization only: its resource names are the names of users.
+	ResourceCreators = "creators"
 
 	// ResourceAdmissionReviews is the resource that kube-apiserver asks where nsinit is an admission
 	// webhook. It has no objects: its names are those of the webhooks.
