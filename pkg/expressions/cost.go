@@ -44,7 +44,7 @@ func (sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate { return s
 func sizeAt(path []string) *checker.SizeEstimate {
 	largest := 0
 	switch {
-	case slices.Equal(path, []string{"creator"}):
+	case slices.Equal(path, []string{"creator"}), slices.Equal(path, []string{"requester"}):
 		largest = maxUser
 	case slices.Equal(path, []string{"creatorGroups"}):
 		largest = maxEntries

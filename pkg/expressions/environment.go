@@ -16,8 +16,10 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/ext"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 )
 
 // costLimit bounds what one expression of a template may cost to evaluate, in CEL's units.
@@ -46,6 +48,7 @@ func newEnvironment(more []cel.EnvOption, options ...cel.ProgramOption) (*Enviro
 		cel.OptionalTypes(),
 		cel.Variable("creator", cel.StringType),
 		cel.Variable("creatorGroups", cel.ListType(cel.StringType)),
+		cel.Variable("requester", cel.StringType),
 	}, more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot set up CEL: %w", err)
@@ -53,8 +56,14 @@ func newEnvironment(more []cel.EnvOption, options ...cel.ProgramOption) (*Enviro
 	return &Environment{environment, options}, nil
 }
 
-// Variables returns the values of the variables for one namespace.
+// Variables returns the values of the variables for one namespace. A creator that another user named has the groups that kube-apiserver
+// gives to a user who is impersonated without groups.
 func Variables(namespace *corev1.Namespace) map[string]any {
+	creator, requester := helper.Creator(namespace), namespace.Annotations[v1alpha1.AnnotationCreatedBy]
+	groups := []string{user.AllAuthenticated}
+	if creator == requester {
+		groups = strings.FieldsFunc(namespace.Annotations[v1alpha1.AnnotationCreatedByGroups], func(r rune) bool { return r == '\n' })
+	}
 	return map[string]any{
 		"namespaceObject": map[string]any{
 			"metadata": map[string]any{
@@ -64,8 +73,9 @@ func Variables(namespace *corev1.Namespace) map[string]any {
 				"annotations": namespace.Annotations,
 			},
 		},
-		"creator":       namespace.Annotations[v1alpha1.AnnotationCreatedBy],
-		"creatorGroups": strings.FieldsFunc(namespace.Annotations[v1alpha1.AnnotationCreatedByGroups], func(r rune) bool { return r == '\n' }),
+		"creator":       creator,
+		"creatorGroups": groups,
+		"requester":     requester,
 	}
 }
 
@@ -76,7 +86,7 @@ func KnownVariables(namespace *corev1.Namespace) map[string]any {
 	if variables["creator"] == "" {
 		unknown := types.NewErr(`the creator of the namespace is unknown: it has no annotation %[1]s. To leave such namespaces out, begin "when" with `+
 			`"%[1]s" in namespaceObject.metadata.annotations &&`, v1alpha1.AnnotationCreatedBy)
-		variables["creator"], variables["creatorGroups"] = unknown, unknown
+		variables["creator"], variables["creatorGroups"], variables["requester"] = unknown, unknown, unknown
 	}
 	return variables
 }

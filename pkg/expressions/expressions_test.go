@@ -166,11 +166,26 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
+// TestOnBehalfOf: the creator is the user whom the requester named, without groups of the requester.
+func TestOnBehalfOf(t *testing.T) {
+	namespace := namespaceOf("portal")
+	namespace.Annotations[v1alpha1.AnnotationOnBehalfOf] = "alice"
+	template, errs := environment(t).Template(map[string]any{"names": "${creator} by ${requester}", "groups": "${creatorGroups}"}, field.NewPath("it"))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	got, err := template.Render(KnownVariables(namespace))
+	if diff := cmp.Diff(map[string]any{"names": "alice by portal", "groups": []any{"system:authenticated"}}, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
 // TestUnknownCreator: an expression that needs the creator of an old namespace fails, and one that does not need it holds.
 func TestUnknownCreator(t *testing.T) {
 	for source, fails := range map[string]bool{
 		`creator == ""`:              true,
 		`creator != "alice"`:         true,
+		`requester != "alice"`:       true,
 		`!("x" in creatorGroups)`:    true,
 		`size(creatorGroups) == 0`:   true,
 		`true`:                       false,

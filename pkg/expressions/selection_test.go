@@ -39,6 +39,7 @@ func accepted() []string {
 		`namespaceObject.metadata.labels.all(k, !namespaceObject.metadata.labels[k].contains("x"))`,
 		`!namespaceObject.metadata.annotations["` + v1alpha1.AnnotationCreatedBy + `"].contains("x")`,
 		`creator.lowerAscii() == "alice" && creator.substring(1).indexOf("c") == 2`,
+		`requester.lowerAscii() == "alice" && requester.substring(1).indexOf("c") == 2`,
 		`(creator + "@corp.com").endsWith("@corp.com")`,
 		`creator.matches("^system:serviceaccount:.*$") ? false : true`,
 	}

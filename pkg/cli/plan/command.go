@@ -104,7 +104,7 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	report := &Report{
 		TypeMeta: metav1.TypeMeta{Kind: "NamespacePlan", APIVersion: cmdutil.APIVersion}, Namespace: name, Exists: exists,
-		Creator: namespace.Annotations[v1alpha1.AnnotationCreatedBy], Initializers: []Initializer{}, LeftOut: []plan.LeftOut{},
+		Creator: helper.Creator(namespace), Initializers: []Initializer{}, LeftOut: []plan.LeftOut{},
 	}
 	if report.Exempt = o.exempt(ctx, namespace, exists); report.Exempt == "" {
 		if err := o.compare(ctx, report, namespace); err != nil {

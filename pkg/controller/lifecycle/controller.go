@@ -136,13 +136,13 @@ func New(d Dependencies) (*Controller, error) {
 	return c, nil
 }
 
-// creator returns the user who created a namespace, or nothing if it is not known.
+// creator returns the user for whom a namespace was created, or nothing if it is not known.
 func (c *Controller) creator(name string) string {
 	namespace, err := c.namespaces.Get(name)
 	if err != nil {
 		return ""
 	}
-	return namespace.Annotations[v1alpha1.AnnotationCreatedBy]
+	return helper.Creator(namespace)
 }
 
 // enqueueAll adds every name. A lifecycle can outlive its namespace.

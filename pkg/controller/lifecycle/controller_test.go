@@ -632,12 +632,12 @@ func TestExemptNamespacesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestCreatorsInTurn: many namespaces of one user do not delay that of another user.
+// TestCreatorsInTurn: many namespaces of one user do not delay that of another user, also if a portal creates both.
 func TestCreatorsInTurn(t *testing.T) {
 	f := newFixture(t, nil, nil)
 	for _, name := range []string{"eve-1", "eve-2", "eve-3", "ann-1"} {
 		creator, _, _ := strings.Cut(name, "-")
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: creator}}}
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "portal", v1alpha1.AnnotationOnBehalfOf: creator}}}
 		f.cache(namespace, nil)
 		f.queue.Add(name)
 	}

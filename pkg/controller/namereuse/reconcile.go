@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 )
 
 const (
@@ -50,7 +51,7 @@ type deletion struct {
 // deletionOf returns the deletion of a namespace that is being deleted.
 func deletionOf(namespace *corev1.Namespace) deletion {
 	return deletion{
-		creator: namespace.Annotations[v1alpha1.AnnotationCreatedBy],
+		creator: helper.Creator(namespace),
 		began:   namespace.DeletionTimestamp.Time,
 		last:    len(namespace.Finalizers) == 0 && slices.Equal(namespace.Spec.Finalizers, []corev1.FinalizerName{v1alpha1.NameReuseFinalizer}),
 	}

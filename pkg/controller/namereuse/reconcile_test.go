@@ -98,6 +98,15 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// TestCreatorOfDeletion: the room of a portal is that of the users for whom it creates namespaces.
+func TestCreatorOfDeletion(t *testing.T) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{},
+		Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "portal", v1alpha1.AnnotationOnBehalfOf: "alice"}}}
+	if got := deletionOf(namespace).creator; got != "alice" {
+		t.Errorf("it is of %q", got)
+	}
+}
+
 // TestRoom: the names of deleted namespaces wait until the list has room for their creator, the oldest first. Namespaces that
 // others hold cannot take all of it.
 func TestRoom(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/population"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/sdk/util/cached"
 )
 
@@ -42,14 +43,14 @@ func newNamespaces(client metadata.Interface) (cache.TypedSharedIndexInformer[*m
 	})
 }
 
-// Creator returns the user who created a namespace, or nothing if it is not known.
+// Creator returns the user for whom a namespace was created, or nothing if it is not known.
 func (c *Controller) Creator(name string) string {
 	object, _, _ := c.namespaces.GetStore().GetByKey(name)
 	namespace, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return ""
 	}
-	return namespace.Annotations[v1alpha1.AnnotationCreatedBy]
+	return helper.Creator(namespace)
 }
 
 // listNamespaces returns the namespaces, sorted by name. They must not be changed.
@@ -97,7 +98,8 @@ func selectsAnew(before, after *metav1.PartialObjectMetadata) bool {
 	old, now := maps.Clone(before.Labels), maps.Clone(after.Labels)
 	maps.DeleteFunc(old, isGate)
 	maps.DeleteFunc(now, isGate)
-	return !maps.Equal(old, now) || slices.ContainsFunc([]string{v1alpha1.AnnotationCreatedBy, v1alpha1.AnnotationCreatedByGroups}, func(key string) bool {
+	creator := []string{v1alpha1.AnnotationCreatedBy, v1alpha1.AnnotationCreatedByGroups, v1alpha1.AnnotationOnBehalfOf}
+	return !maps.Equal(old, now) || slices.ContainsFunc(creator, func(key string) bool {
 		return before.Annotations[key] != after.Annotations[key]
 	})
 }

@@ -68,6 +68,7 @@ func TestNamespaceUpdated(t *testing.T) {
 		"it opens":                {func(n *metav1.PartialObjectMetadata) { delete(n.Labels, v1alpha1.LabelInitializing) }, 0, 1},
 		"another annotation":      {func(n *metav1.PartialObjectMetadata) { n.Annotations["x"] = "y" }, 0, 0},
 		"the creator":             {func(n *metav1.PartialObjectMetadata) { n.Annotations[v1alpha1.AnnotationCreatedBy] = "bob" }, 1, 1},
+		"on behalf of another":    {func(n *metav1.PartialObjectMetadata) { n.Annotations[v1alpha1.AnnotationOnBehalfOf] = "bob" }, 1, 1},
 		"the creator is no label": {func(n *metav1.PartialObjectMetadata) { n.Labels[v1alpha1.AnnotationCreatedBy] = "alice" }, 1, 1},
 		"it opens, and is being deleted": {func(n *metav1.PartialObjectMetadata) {
 			delete(n.Labels, v1alpha1.LabelInitializing)

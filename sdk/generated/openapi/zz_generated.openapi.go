@@ -260,7 +260,7 @@ func schema_sdk_apis_nsinit_v1alpha1_MatchCondition(ref common.ReferenceCallback
 					},
 					"expression": {
 						SchemaProps: spec.SchemaProps{
-							Description: "expression is a CEL expression that yields true or false. It can use namespaceObject (its metadata has name, uid, labels and annotations), creator (the name of the user who created the namespace) and creatorGroups (the groups of that user).",
+							Description: "expression is a CEL expression that yields true or false. It can use namespaceObject (its metadata has name, uid, labels and annotations), creator (the name of the user who created the namespace, or on behalf of whom it was created), creatorGroups (the groups of that user) and requester (the name of the user whose request created it).",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1521,7 +1521,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationManifest(ref common.ReferenceCall
 					},
 					"template": {
 						SchemaProps: spec.SchemaProps{
-							Description: "template is the object. Strings in it can contain CEL expressions in ${...}. Their variables are namespaceObject (with metadata.name, uid, labels and annotations), creator (the user who created the namespace) and creatorGroups. $${ is a literal ${. A string that is one expression takes the type of its value. apiVersion, kind and metadata.name are required; nsinit sets metadata.namespace.",
+							Description: "template is the object. Strings in it can contain CEL expressions in ${...}. Their variables are namespaceObject (with metadata.name, uid, labels and annotations), creator (the user who created the namespace, or on behalf of whom it was created), creatorGroups and requester (the user whose request created it). $${ is a literal ${. A string that is one expression takes the type of its value. apiVersion, kind and metadata.name are required; nsinit sets metadata.namespace.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},

@@ -61,8 +61,8 @@ func ControlledNamespaces(object any) (any, error) {
 	kept := identity(namespace)
 	kept.Status = namespace.Status
 	kept.Labels = only(namespace.Labels, v1alpha1.LabelInitializing, v1alpha1.LabelFrozen)
-	kept.Annotations = only(namespace.Annotations, v1alpha1.AnnotationCreatedBy, v1alpha1.AnnotationOpenedBy, v1alpha1.AnnotationFrozenBy,
-		v1alpha1.AnnotationFrozenReason, v1alpha1.AnnotationUnfrozenBy, v1alpha1.AnnotationUnfrozenReason)
+	kept.Annotations = only(namespace.Annotations, v1alpha1.AnnotationCreatedBy, v1alpha1.AnnotationOnBehalfOf, v1alpha1.AnnotationOpenedBy,
+		v1alpha1.AnnotationFrozenBy, v1alpha1.AnnotationFrozenReason, v1alpha1.AnnotationUnfrozenBy, v1alpha1.AnnotationUnfrozenReason)
 	kept.Finalizers = withOneOther(namespace.Finalizers, v1alpha1.NamespaceFinalizer, v1alpha1.ContentFinalizer)
 	kept.Spec.Finalizers = withOneOther(namespace.Spec.Finalizers, corev1.FinalizerKubernetes, v1alpha1.NameReuseFinalizer)
 	return kept, nil

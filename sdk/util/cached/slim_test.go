@@ -33,13 +33,14 @@ func TestTransforms(t *testing.T) {
 		closed(n)
 		managed(n)
 		n.Labels["team"], n.Annotations[v1alpha1.AnnotationCreatedBy], n.Annotations[v1alpha1.AnnotationCreatedByGroups] = "a", "jane", "many"
+		n.Annotations[v1alpha1.AnnotationOnBehalfOf] = "john"
 		n.Finalizers = []string{"a.example.com/x", "b.example.com/x", v1alpha1.ContentFinalizer}
 		n.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes, "a.example.com/x", "b.example.com/x"}
 		n.OwnerReferences = []metav1.OwnerReference{{Name: "owner"}}
 	})
 	controlled := namespace(func(n *corev1.Namespace) {
 		closed(n)
-		n.Annotations = map[string]string{v1alpha1.AnnotationCreatedBy: "jane"}
+		n.Annotations = map[string]string{v1alpha1.AnnotationCreatedBy: "jane", v1alpha1.AnnotationOnBehalfOf: "john"}
 		n.Finalizers = []string{"a.example.com/x", v1alpha1.ContentFinalizer}
 		n.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes, "a.example.com/x"}
 	})

@@ -146,8 +146,9 @@ type MatchCondition struct {
 
 	// expression is a CEL expression that yields true or false. It can use
 	// namespaceObject (its metadata has name, uid, labels and annotations), creator
-	// (the name of the user who created the namespace) and creatorGroups (the groups
-	// of that user).
+	// (the name of the user who created the namespace, or on behalf of whom it was
+	// created), creatorGroups (the groups of that user) and requester (the name of
+	// the user whose request created it).
 	// +required
 	// +k8s:required
 	Expression string `json:"expression" protobuf:"bytes,2,opt,name=expression"`

@@ -21,7 +21,7 @@ const (
 )
 
 // HTTPProvisioner is the content of the file. Strings can contain CEL expressions in ${...}. Their
-// variables are namespaceObject, creator, creatorGroups and idempotencyKey and, after the first response,
+// variables are namespaceObject, creator, creatorGroups, requester and idempotencyKey and, after the first response,
 // operation (the first response) and response (the last one). A response has the fields status, headers
 // (with lower-case names), body (parsed JSON, or null) and text. Load sets the defaults, and the fields that are not exported: the
 // compiled expressions.

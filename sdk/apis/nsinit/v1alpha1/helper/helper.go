@@ -46,6 +46,16 @@ func IsClosed(namespace *corev1.Namespace) bool {
 	return closed
 }
 
+// Creator returns the user for whom a namespace was created, which is the user who created it unless that user named another one. It is
+// "" if the creator was not recorded.
+func Creator(namespace metav1.Object) string {
+	annotations := namespace.GetAnnotations()
+	if name := annotations[v1alpha1.AnnotationOnBehalfOf]; name != "" && annotations[v1alpha1.AnnotationCreatedBy] != "" {
+		return name
+	}
+	return annotations[v1alpha1.AnnotationCreatedBy]
+}
+
 // Pending returns the names of the initializers that have not acted, in the order of their turns.
 func Pending(lifecycle *v1alpha1.NamespaceLifecycle) []string {
 	if lifecycle.Spec.Initializers == nil {

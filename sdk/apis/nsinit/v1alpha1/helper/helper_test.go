@@ -103,6 +103,19 @@ func TestStall(t *testing.T) {
 	}
 }
 
+func TestCreator(t *testing.T) {
+	for want, annotations := range map[string]map[string]string{
+		"alice":   {v1alpha1.AnnotationCreatedBy: "alice"},
+		"bob":     {v1alpha1.AnnotationCreatedBy: "portal", v1alpha1.AnnotationOnBehalfOf: "bob"},
+		"kubectl": {v1alpha1.AnnotationCreatedBy: "kubectl", v1alpha1.AnnotationOnBehalfOf: ""},
+		"":        {v1alpha1.AnnotationOnBehalfOf: "not stamped"},
+	} {
+		if got := helper.Creator(&metav1.ObjectMeta{Annotations: annotations}); got != want {
+			t.Errorf("with %q: %q, want %q", annotations, got, want)
+		}
+	}
+}
+
 func TestValidateInitializerName(t *testing.T) {
 	tests := map[string]bool{
 		"alwayspullimages.kubernetes.io": true,

@@ -18,8 +18,9 @@ type MatchConditionApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// expression is a CEL expression that yields true or false. It can use
 	// namespaceObject (its metadata has name, uid, labels and annotations), creator
-	// (the name of the user who created the namespace) and creatorGroups (the groups
-	// of that user).
+	// (the name of the user who created the namespace, or on behalf of whom it was
+	// created), creatorGroups (the groups of that user) and requester (the name of
+	// the user whose request created it).
 	Expression *string `json:"expression,omitempty"`
 }
 

@@ -34,8 +34,9 @@ type PopulationManifestApplyConfiguration struct {
 	PrunePolicy *nsinitv1alpha1.PrunePolicyType `json:"prunePolicy,omitempty"`
 	// template is the object. Strings in it can contain CEL expressions in ${...}.
 	// Their variables are namespaceObject (with metadata.name, uid, labels and
-	// annotations), creator (the user who created the namespace) and
-	// creatorGroups. $${ is a literal ${. A string that is one expression
+	// annotations), creator (the user who created the namespace, or on behalf of
+	// whom it was created), creatorGroups and requester (the user whose request
+	// created it). $${ is a literal ${. A string that is one expression
 	// takes the type of its value. apiVersion, kind and metadata.name are
 	// required; nsinit sets metadata.namespace.
 	Template *runtime.RawExtension `json:"template,omitempty"`
