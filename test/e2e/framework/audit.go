@@ -18,9 +18,12 @@ import (
 
 // AuditEvent has those fields of an event of the audit log that tests read.
 type AuditEvent struct {
-	Verb      string
-	User      struct{ Username string }
-	ObjectRef struct{ Resource, Subresource, Namespace, Name string }
+	Verb string
+	User struct{ Username string }
+	// ImpersonatedUser is who User was in the request, and ImpersonationConstraint the verb that allows only some requests as that user.
+	ImpersonatedUser       struct{ Username string }
+	AuthenticationMetadata struct{ ImpersonationConstraint string }
+	ObjectRef              struct{ Resource, Subresource, Namespace, Name string }
 
 	RequestReceivedTimestamp time.Time
 	ResponseStatus           struct{ Code int }
