@@ -234,7 +234,7 @@ func nsinitCauses() []entry {
 			{description: "check the installation and its storage", command: "kubectl nsinit check"},
 			{description: "read the log of nsinit-controller-manager", command: controllerLogs},
 		}},
-		{NsinitUnavailable, "kube-apiserver cannot reach nsinit-apiserver: closed namespaces stay closed, and Kubernetes removes no namespace", []remedy{
+		{NsinitUnavailable, "kube-apiserver cannot reach nsinit-apiserver: closed namespaces stay closed, and none that waits for a participant is removed", []remedy{
 			{description: "read why kube-apiserver cannot reach it", command: "kubectl describe apiservice $APISERVICE"},
 			{description: "check whether its service exists, and has endpoints that are ready", command: showService},
 			{description: "check whether nsinit-apiserver runs, and read its log", command: listPods + "; " + serverLogs},

@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	notInstalled             = "nsinit is not installed, or nsinit-apiserver was never ready (APIService v1alpha1.nsinit.dev does not exist)"
+	notInstalled             = "nsinit is not installed, or nsinit-apiserver is not ready (APIService v1alpha1.nsinit.dev does not exist)"
 	kubeControllerManager    = "kube-controller-manager"
 	namespaceControllerLease = "kube-system/" + kubeControllerManager
 )
@@ -86,13 +86,18 @@ func (i Installation) finding(cause Cause, state State, since *metav1.Time, mess
 	return newFinding(cause, state, since, message, all)
 }
 
-// API judges whether nsinit's API is registered and available.
+// API judges whether nsinit's API is registered and available. nsinit-controller-manager removes the registration during an outage.
 func (i Installation) API() (Finding, error) {
 	if i.APIServices.Err != nil {
 		return Finding{}, i.APIServices.Err
 	}
 	if service := i.APIService(); service != nil {
 		return judgeAPI(*service), nil
+	}
+	if lease, _ := judgeLease(i.Controller, i.controllerLease(), i.Time); lease == leaseHeld {
+		return i.finding(NsinitUnavailable, Stuck, nil, "the API of nsinit is not registered (APIService "+installation.APIService+" does not exist), because no pod of nsinit-apiserver is ready, "+
+			"or kube-apiserver does not reach it: closed namespaces stay closed, and none that waits for a participant is removed",
+			words{"SERVER": {i.Namespace()}, "SERVICE": {installation.APIServer}}), nil
 	}
 	return i.finding(NsinitUninstalled, Stuck, nil, notInstalled, nil), nil
 }

@@ -88,6 +88,11 @@ func brokenInstallation(o Observation) []Finding {
 		return nil
 	}
 	switch o.lifecycle() {
+	case lifecycleUnknown:
+		if o.APIService() == nil { // unavailableAPIs judges it
+			api, _ := o.API()
+			return []Finding{api}
+		}
 	case lifecycleUninstalled:
 		return []Finding{o.uninstalled()}
 	case lifecycleRefused:

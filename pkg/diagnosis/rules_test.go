@@ -164,6 +164,13 @@ func installed(lifecycle *v1alpha1.NamespaceLifecycle, err error) Installation {
 	return i
 }
 
+// withoutRegistration is an installation during an outage of nsinit-apiserver: nsinit-controller-manager has removed the registration.
+func withoutRegistration() Installation {
+	i := installed(nil, nil)
+	i.APIServices.Object = nil
+	return i
+}
+
 // stopped is an installation whose nsinit-controller-manager does not run.
 func stopped(i Installation) Installation {
 	i.Controller = answer(lease("nsinit-system", "nsinit-controller-manager", "", 0), nil)
@@ -352,7 +359,9 @@ func TestRules(t *testing.T) {
 		"nothing of no namespace": {Observation{Installation: none, Namespace: gone}, nil, nil, nil},
 
 		// nsinit itself.
-		"nsinit is down":                  {Observation{Installation: bare(nsinitAPI(apiregistrationv1.ConditionFalse)), Namespace: named(closed)}, []string{"Stuck NsinitUnavailable"}, []string{"the API of nsinit (APIService v1alpha1.nsinit.dev, service nsinit-system/server) is not available"}, []string{"kubectl describe apiservice v1alpha1.nsinit.dev"}},
+		"nsinit is down": {Observation{Installation: bare(nsinitAPI(apiregistrationv1.ConditionFalse)), Namespace: named(closed)}, []string{"Stuck NsinitUnavailable"}, []string{"the API of nsinit (APIService v1alpha1.nsinit.dev, service nsinit-system/server) is not available"}, []string{"kubectl describe apiservice v1alpha1.nsinit.dev"}},
+		"the API is not registered": {Observation{Installation: withoutRegistration(), Namespace: named(closed)}, []string{"Stuck NsinitUnavailable"}, []string{"the API of nsinit is not registered", "no pod of nsinit-apiserver is ready"},
+			[]string{"kubectl --namespace nsinit-system get service nsinit-apiserver; kubectl --namespace nsinit-system get endpointslices --selector kubernetes.io/service-name=nsinit-apiserver"}},
 		"nsinit is not installed, closed": {Observation{Installation: bare(), Namespace: named(closed)}, []string{"Stuck NsinitUninstalled"}, []string{"the namespace is closed (label nsinit.dev/initializing), and nsinit is not installed"}, []string{"kubectl label namespace ns nsinit.dev/initializing-"}},
 		"nsinit is not installed, and held the content": {Observation{Installation: bare(), Namespace: named(contentHeld)}, []string{"Stuck NsinitUninstalled"}, nil,
 			[]string{`kubectl get namespace ns --output json | jq '.metadata.finalizers -= ["nsinit.dev/content", "nsinit.dev/lifecycle"] | .spec.finalizers |= (. + ["kubernetes"] | unique)' | kubectl replace --raw /api/v1/namespaces/ns/finalize -f -`}},

@@ -538,17 +538,24 @@ func TestWhyNsinit(t *testing.T) {
 	}
 	remove(open)
 	remove(fixed)
+	for _, namespace := range []string{open, closed} {
+		finding := c.WaitWhy(t, namespace, diagnosis.NsinitUnavailable, diagnosis.Stuck)
+		if !strings.Contains(finding.Message, "is not registered") {
+			t.Errorf("it says %q", finding.Message)
+		}
+		checkRemedies(t, finding)
+	}
+	if found := fixes(t, c, fixed); len(found) > 0 {
+		t.Errorf("nsinit-controller-manager runs, and it proposes %s", framework.JSON(t, found))
+	}
+	c.Dev(t, "stop", "nsinit-controller-manager")
+	t.Cleanup(func() { c.Dev(t, "start", "nsinit-controller-manager") })
 	held := c.WaitWhy(t, open, diagnosis.NsinitUninstalled, diagnosis.Stuck)
 	shut := c.WaitWhy(t, closed, diagnosis.NsinitUninstalled, diagnosis.Stuck)
 	checkRemedies(t, held)
 	checkRemedies(t, shut)
 	cure(t, c, held, "remove nsinit's finalizer")
 	c.WaitNoNamespace(t, open)
-	if found := fixes(t, c, fixed); len(found) > 0 {
-		t.Errorf("nsinit-controller-manager runs, and it proposes %s", framework.JSON(t, found))
-	}
-	c.Dev(t, "stop", "nsinit-controller-manager")
-	t.Cleanup(func() { c.Dev(t, "start", "nsinit-controller-manager") })
 	applyFix(t, c, fixed, diagnosis.NsinitUninstalled)
 	c.WaitNoNamespace(t, fixed)
 	cure(t, c, shut, "open the namespace as it is")

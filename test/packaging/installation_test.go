@@ -33,6 +33,7 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/ptr"
 
+	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
@@ -118,6 +119,7 @@ func TestInstallation(t *testing.T) {
 	}
 	t.Run("what is delivered", i.delivered)
 	t.Run("work", i.work)
+	t.Run("outage", i.outage)
 	t.Run("back up and restore", i.restore)
 	t.Run("upgrade", i.upgrade)
 	t.Run("uninstall", i.uninstall)
@@ -278,7 +280,7 @@ func (i *installation) fails(t *testing.T, lacks, form, with string) {
 			i.waitNoEtcd(t)
 		}
 		i.harmless(t)
-		if out, _, code := i.Plugin(t, "check"); code != 3 || !strings.Contains(out, "nsinit-apiserver was never ready") {
+		if out, _, code := i.Plugin(t, "check"); code != 3 || !strings.Contains(out, "APIService v1alpha1.nsinit.dev does not exist") {
 			t.Errorf("check: exit code %d\n%s", code, out)
 		}
 	})
@@ -444,6 +446,57 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 	}
 }
 
+// scale sets the number of replicas of nsinit-apiserver.
+func (i *installation) scale(t *testing.T, replicas string) {
+	t.Helper()
+	if out, err := i.Kubectl("-n", "nsinit-system", "scale", "statefulset/nsinit-apiserver", "--replicas="+replicas); err != nil {
+		t.Fatal(err, out)
+	}
+}
+
+// outage: while nsinit-apiserver does not run, Kubernetes removes namespaces without participants, also after restarts of its own
+// programs. A namespace with a participant stays until the participant has cleaned up.
+func (i *installation) outage(t *testing.T) {
+	first, second := i.planned(t, "policy-population.nsinit.dev"), i.planned(t, "policy-population.nsinit.dev")
+	i.WaitReady(t, first)
+	i.WaitReady(t, second)
+	configuration := i.Configure(t, v1alpha1.RegisteredInitializer{Name: framework.Participant, Finalizer: true})
+	held, closed := i.planned(t, framework.Participant), i.planned(t, framework.Participant)
+	for _, namespace := range []string{held, closed} {
+		i.WaitCurrent(t, namespace, framework.Participant)
+	}
+	i.RemoveFirst(t, held)
+	i.WaitReady(t, held)
+	i.unregister(t, configuration.Name, framework.Participant)
+
+	i.scale(t, "0")
+	if out, err := i.Kubectl("-n", "nsinit-system", "wait", "--for=delete", "pod/nsinit-apiserver-0", "--timeout="+framework.Patience.String()); err != nil {
+		t.Fatal(err, out)
+	}
+	began := time.Now()
+	i.DeleteNamespace(t, first)
+	i.DeleteNamespace(t, held)
+	i.WaitNoNamespace(t, first)
+	t.Logf("Kubernetes removed a namespace %.0f s after nsinit-apiserver had stopped", time.Since(began).Seconds())
+	i.WaitWhy(t, closed, diagnosis.NsinitUnavailable, diagnosis.Stuck)
+	for _, program := range []string{"kube-apiserver", "kube-controller-manager"} {
+		i.Dev(t, "kill", program)
+		i.Dev(t, "start", program)
+	}
+	i.DeleteNamespace(t, second)
+	i.WaitNoNamespace(t, second)
+	i.closedTo(t, i.Tenant(t), closed)
+	if namespace, err := i.Core.CoreV1().Namespaces().Get(t.Context(), held, metav1.GetOptions{}); err != nil || !slices.Contains(namespace.Finalizers, v1alpha1.NamespaceFinalizer) {
+		t.Errorf("the namespace with a participant: %v, %v", namespace.Finalizers, err)
+	}
+
+	i.scale(t, "1")
+	i.ReleaseParticipant(t, held, framework.Participant)
+	i.WaitNoNamespace(t, held)
+	i.RemoveFirst(t, closed)
+	i.WaitReady(t, closed)
+}
+
 // restore restores a snapshot. The saved objects exist again. A namespace that was closed later starts from the
 // beginning, and no namespace opens early.
 func (i *installation) restore(t *testing.T) {
@@ -466,12 +519,6 @@ func (i *installation) restore(t *testing.T) {
 			t.Fatalf("%s: %v\n%s", args, err, out)
 		}
 	}
-	scale := func(replicas string) {
-		t.Helper()
-		if out, err := i.Kubectl("-n", "nsinit-system", "scale", "statefulset/nsinit-apiserver", "--replicas="+replicas); err != nil {
-			t.Fatal(err, out)
-		}
-	}
 	configure("kept")
 	storage("recover")
 	storage("save", snapshot)
@@ -479,7 +526,7 @@ func (i *installation) restore(t *testing.T) {
 	waiting := i.planned(t, "kept.example.com")
 	i.WaitCurrent(t, waiting, "kept.example.com")
 
-	scale("0")
+	i.scale(t, "0")
 	if out, err := i.Kubectl("-n", "nsinit-system", "wait", "--for=delete", "pod/nsinit-apiserver-0", "--timeout="+framework.Patience.String()); err != nil {
 		t.Fatal(err, out)
 	}
@@ -487,7 +534,7 @@ func (i *installation) restore(t *testing.T) {
 		t.Fatal(err)
 	}
 	storage("restore", snapshot)
-	scale("1")
+	i.scale(t, "1")
 	i.node.WaitReady(t, "nsinit-apiserver", 1)
 	framework.Eventually(t, "the saved objects exist again", func(ctx context.Context) error {
 		_, err := configurations.Get(ctx, "kept", metav1.GetOptions{})

@@ -121,7 +121,7 @@ func TestCheck(t *testing.T) {
 		err   string
 	}{
 		"text": {installed(), nil, []string{"CHECK ", "Kubernetes     OK        v1.36.0", "Controllers    OK        one holds Lease", "remedy: ",
-			"APIService     Problem   nsinit is not installed, or nsinit-apiserver was never ready (APIService v1alpha1.nsinit.dev does not exist)", "Gate           OK        a new namespace is closed"}, "exit code 3"},
+			"APIService     Problem   the API of nsinit is not registered (APIService v1alpha1.nsinit.dev does not exist), because no pod of nsinit-apiserver is ready", "Gate           OK        a new namespace is closed"}, "exit code 3"},
 		"items":            {installed(), []string{items}, []string{"InstallationCheck Kubernetes=OK Programs=OK APIService=Problem Lifecycles=OK Controllers=OK StorageSpace=OK Objects=OK Exemptions=OK Storage=OK"}, "exit code 3"},
 		"nothing":          {versioned(cmdtesting.New()), nil, []string{"Installation   Problem   nsinit is not installed: namespace nsinit-system, APIService v1alpha1.nsinit.dev and policy nsinit-guard-create do not exist\n", "remedy: install nsinit (docs/install.md)\n"}, "exit code 3"},
 		"too old":          {old(installed()), []string{items}, []string{" Kubernetes=Problem "}, "exit code 3"},
@@ -175,8 +175,8 @@ func TestCheckWait(t *testing.T) {
 		for _, says := range []string{
 			"waiting for Programs: deployment/cm has 0 of 2 pods available\n",
 			"waiting for Programs: deployment/cm has 1 of 2 pods available, 2 of the newest version\n",
-			"waiting for APIService: nsinit is not installed, or nsinit-apiserver was never ready (APIService v1alpha1.nsinit.dev does not exist)\n",
-			"error: the installation is not complete after 1m0s, because of APIService, ",
+			"waiting for APIService: the API of nsinit is not registered (APIService v1alpha1.nsinit.dev does not exist), because no pod of nsinit-apiserver is ready",
+			"error: the installation is not complete after 1m0s, because of ",
 		} {
 			_, after, found := strings.Cut(rest, says)
 			if !found {

@@ -42,8 +42,10 @@ const (
 
 // Reasons of the events.
 const (
-	reasonInForce    = "GateInForce"
-	reasonNotInForce = "GateNotInForce"
+	reasonInForce      = "GateInForce"
+	reasonNotInForce   = "GateNotInForce"
+	reasonRegistered   = "APIRegistered"
+	reasonUnregistered = "APIUnregistered"
 )
 
 // Dependencies is what a Controller works with.
@@ -123,7 +125,7 @@ func (c *Controller) review(ctx context.Context) error {
 		return err
 	}
 	inForce := stamped && guarded
-	if err = c.register(ctx, inForce); err == nil {
+	if err = c.register(ctx); err == nil {
 		if inForce && c.Clock.Since(c.applied) < again {
 			return nil
 		}

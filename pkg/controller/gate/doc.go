@@ -10,4 +10,7 @@ SPDX-License-Identifier: Apache-2.0
 // It creates them when nsinit works: the API accepts a NamespaceLifecycle in a dry run, for which nsinit-apiserver reads
 // its etcd. Later failures remove nothing, so the gate holds. While the ConfigMap nsinit-off exists, it removes
 // them. Namespaces that are closed stay closed until their initializers are done.
+//
+// It also registers the API, and removes the registration during an outage, because Kubernetes removes no namespace while an API that is
+// registered does not answer.
 package gate

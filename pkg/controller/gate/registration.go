@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,9 +29,9 @@ import (
 )
 
 const (
-	// reached is how long kube-apiserver may take to reach nsinit-apiserver for the first time, and retryReached the time until
-	// the next attempt.
-	reached      = 2 * time.Minute
+	// patience is how long kube-apiserver may fail to reach nsinit-apiserver. If its pods are ready all the same, its API is registered
+	// again after retryReached.
+	patience     = time.Minute
 	retryReached = 5 * time.Minute
 
 	managedBy = "app.kubernetes.io/managed-by"
@@ -42,16 +43,16 @@ const (
 
 // registration is what the controller knows of the APIService.
 type registration struct {
-	// since is when the controller first saw that the API is not available, and again when it is registered again.
+	// since is when the controller first saw that the API is not available. It is not registered before again.
 	since, again time.Time
 	// because is why the APIService was removed.
 	because string
 }
 
-// register registers the API of nsinit once nsinit-apiserver is ready. While an API that is registered does not answer, Kubernetes
-// removes no namespace. So the registration is removed if kube-apiserver does not reach nsinit-apiserver, but only before the gate was
-// ever in force, and only if the controller made it.
-func (c *Controller) register(ctx context.Context, inForce bool) error {
+// register registers the API of nsinit while a pod of nsinit-apiserver is ready. While an API that is registered does not answer,
+// Kubernetes removes no namespace. So the registration is removed if kube-apiserver does not reach nsinit-apiserver, unless a user
+// made it.
+func (c *Controller) register(ctx context.Context) error {
 	services, r, now := c.APIs.ApiregistrationV1().APIServices(), &c.registration, c.Clock.Now()
 	service, err := services.Get(ctx, installation.APIService, metav1.GetOptions{})
 	switch {
@@ -64,21 +65,28 @@ func (c *Controller) register(ctx context.Context, inForce bool) error {
 		return fmt.Errorf("cannot read APIService %s: %w", installation.APIService, err)
 	}
 	available := helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available)
-	if inForce || service.Labels[managedBy] != installation.ControllerManager || available == nil || available.Status == apiregistrationv1.ConditionTrue {
+	if service.Labels[managedBy] != installation.ControllerManager || available == nil || available.Status == apiregistrationv1.ConditionTrue {
 		r.since = time.Time{}
 		return nil
 	}
 	if r.since.IsZero() {
 		r.since = now
 	}
-	if now.Sub(r.since) < reached {
+	if now.Sub(r.since) < patience {
 		return nil // the probe says what is wrong
 	}
 	if err := services.Delete(ctx, service.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(service.UID))}); err != nil {
 		return fmt.Errorf("cannot delete APIService %s: %w", service.Name, err)
 	}
-	*r = registration{again: now.Add(retryReached), because: available.Message}
-	return fmt.Errorf("kube-apiserver does not reach nsinit-apiserver (%s), so APIService %s is removed, and created again at %s", r.because, service.Name, r.again.UTC().Format(time.RFC3339))
+	*r = registration{because: available.Message}
+	when := "as soon as a pod of nsinit-apiserver is ready"
+	if c.podReady(ctx) == nil {
+		r.again = now.Add(retryReached)
+		when = "at " + r.again.UTC().Format(time.RFC3339)
+	}
+	err = fmt.Errorf("kube-apiserver does not reach nsinit-apiserver (%s), so APIService %s is removed, and created again %s: otherwise Kubernetes would remove no namespace of the cluster", r.because, service.Name, when)
+	c.report(ctx, corev1.EventTypeWarning, reasonUnregistered, err.Error())
+	return err
 }
 
 // createAPIService creates the APIService if nsinit-apiserver is ready.
@@ -117,6 +125,7 @@ func (c *Controller) createAPIService(ctx context.Context) error {
 	if _, err := c.APIs.ApiregistrationV1().APIServices().Patch(ctx, object.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: installation.ControllerManager, Force: new(true)}); err != nil {
 		return fmt.Errorf("cannot create APIService %s: %w", object.Name, err)
 	}
+	c.report(ctx, corev1.EventTypeNormal, reasonRegistered, fmt.Sprintf("a pod of nsinit-apiserver is ready: APIService %s is created", object.Name))
 	return nil
 }
 

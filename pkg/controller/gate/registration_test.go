@@ -95,18 +95,21 @@ func TestRegisterOff(t *testing.T) {
 	}
 }
 
+// down reports that kube-apiserver does not reach nsinit-apiserver.
+func (f *fixture) down(t *testing.T) {
+	t.Helper()
+	service := f.apiService(t)
+	service.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, Message: "no route to host"}}
+	if _, err := f.apis.ApiregistrationV1().APIServices().UpdateStatus(t.Context(), service, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestUnreachable: the registration is removed if kube-apiserver does not reach nsinit-apiserver for a while, and made again later. It
-// stays if the gate is in force, or if a user made it.
+// stays if a user made it.
 func TestUnreachable(t *testing.T) {
 	f := unregistered(t, true)
 	f.broken = apierrors.NewServiceUnavailable("no route")
-	down := func() {
-		service := f.apiService(t)
-		service.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, Message: "no route to host"}}
-		if _, err := f.apis.ApiregistrationV1().APIServices().UpdateStatus(t.Context(), service, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
 	review := func(says string, registered bool) {
 		t.Helper()
 		if err := f.review(t.Context()); err == nil || !strings.Contains(err.Error(), says) || (f.apiService(t) != nil) != registered {
@@ -114,31 +117,77 @@ func TestUnreachable(t *testing.T) {
 		}
 	}
 	review("no route", true)
-	down()
+	f.down(t)
 	review("no route", true)
-	f.clock.Step(reached)
-	review("kube-apiserver does not reach nsinit-apiserver (no route to host), so APIService v1alpha1.nsinit.dev is removed, and created again at ", false)
+	f.clock.Step(patience)
+	review("kube-apiserver does not reach nsinit-apiserver (no route to host), so APIService v1alpha1.nsinit.dev is removed, and created again at 2026-01-02T03:1", false)
 	review("kube-apiserver did not reach nsinit-apiserver (no route to host)", false)
 	f.clock.Step(retryReached)
 	review("no route", true)
 
-	f.broken = nil
-	if err := f.review(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	down()
-	for range 2 {
-		f.clock.Step(reached)
-		if err := f.review(t.Context()); err != nil || f.apiService(t) == nil {
-			t.Errorf("in force: %v, %+v", err, f.apiService(t))
-		}
-	}
-
 	f = newFixture(t, policy()) // a user made it
 	f.broken = apierrors.NewServiceUnavailable("no route")
-	down()
+	f.down(t)
 	for range 2 {
 		review("no route", true)
-		f.clock.Step(reached)
+		f.clock.Step(patience)
 	}
+}
+
+// TestOutage: while the gate is in force and no pod of nsinit-apiserver is ready, the registration is removed, so that Kubernetes goes on
+// removing namespaces. The gate stays. The registration is made again as soon as a pod is ready.
+func TestOutage(t *testing.T) {
+	f := unregistered(t, true)
+	ready := func(is bool) {
+		t.Helper()
+		slices := f.core.DiscoveryV1().EndpointSlices("platform")
+		slice, err := slices.Get(t.Context(), "a", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slice.Endpoints[0].Conditions.Ready = &is
+		if _, err := slices.Update(t.Context(), slice, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	review := func(registered bool, event string) {
+		t.Helper()
+		if err := f.review(t.Context()); err != nil || len(f.live(t)) != 2 || (f.apiService(t) != nil) != registered {
+			t.Errorf("%v, %+v, %v", err, f.apiService(t), f.live(t))
+		}
+		var got string
+		for len(f.events.Events) > 0 {
+			got = <-f.events.Events
+		}
+		if !strings.HasPrefix(got, event) || event == "" && got != "" {
+			t.Errorf("event %q, want %q", got, event)
+		}
+	}
+	review(true, "Normal GateInForce")
+	ready(false)
+	f.down(t)
+	f.broken = apierrors.NewServiceUnavailable("no route")
+	review(true, "")
+	f.clock.Step(patience - 1)
+	review(true, "")
+	f.clock.Step(1)
+	review(false, "Warning APIUnregistered kube-apiserver does not reach nsinit-apiserver (no route to host), so APIService v1alpha1.nsinit.dev is removed, and created again as soon as a pod of nsinit-apiserver is ready: ")
+	f.clock.Step(again)
+	review(false, "")
+	ready(true)
+	f.broken = nil
+	review(true, "Normal APIRegistered")
+
+	// An interruption that ends in time changes nothing, and the next one counts from its own beginning.
+	f.down(t)
+	review(true, "")
+	service := f.apiService(t)
+	service.Status.Conditions[0].Status = apiregistrationv1.ConditionTrue
+	if _, err := f.apis.ApiregistrationV1().APIServices().UpdateStatus(t.Context(), service, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.Step(patience)
+	review(true, "")
+	f.down(t)
+	review(true, "")
 }

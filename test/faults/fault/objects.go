@@ -17,6 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
@@ -115,6 +117,7 @@ func objectFaults() []Fault {
 	all := []Fault{
 		{Name: "deleted exemptions ConfigMap", Hold: time.Second, Rest: time.Second, Inject: deleteConfigMap("nsinit-exemptions")},
 		{Name: "deleted storage ConfigMap", Hold: time.Second, Rest: time.Second, Inject: deleteConfigMap("nsinit-storage")},
+		{Name: "unregistered API", Hold: 2 * time.Second, Rest: time.Second, Inject: unregister},
 		{Name: "flapping configurations", Rest: time.Second, Inject: flap},
 	}
 	for _, step := range []string{"no lifecycle", "first turn", "second turn", "open"} {
@@ -147,6 +150,32 @@ func deleteConfigMap(name string) func(context.Context, *Env) (healer, error) {
 			})
 		}, nil
 	}
+}
+
+// unregister deletes the APIService of nsinit, as nsinit-controller-manager does during an outage, and creates it again. Meanwhile,
+// kube-apiserver answers 404 for every object of nsinit.
+func unregister(ctx context.Context, e *Env) (healer, error) {
+	apis, err := aggregator.NewForConfig(e.Servers()[0])
+	if err != nil {
+		return nil, err
+	}
+	client := apis.ApiregistrationV1().APIServices()
+	stored, err := client.Get(ctx, installation.APIService, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if err := client.Delete(ctx, stored.Name, metav1.DeleteOptions{}); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		return Retry(ctx, func(ctx context.Context) error {
+			_, err := client.Create(ctx, &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: stored.Name, Labels: stored.Labels}, Spec: stored.Spec}, metav1.CreateOptions{})
+			if apierrors.IsAlreadyExists(err) {
+				return nil
+			}
+			return err
+		})
+	}, nil
 }
 
 // flap changes a configuration as quickly as it can.

@@ -328,7 +328,7 @@ func (m *model) checkFinalize(is transition) {
 	for i := range status.Initializers {
 		name := v1alpha1.FinalizerName(status.Initializers[i].Name)
 		if is.after.DeletionTimestamp != nil && slices.Contains(is.before.Spec.Finalizers, name) && !slices.Contains(kept, name) {
-			status.Initializers[i].LastActor = is.user
+			status.Initializers[i].LastActor, status.Initializers[i].StalledTime = is.user, nil
 		}
 	}
 	if is.after.DeletionTimestamp != nil {
