@@ -424,8 +424,10 @@ func TestPopulationMetadata(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"patch"}})
 	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
+	const selected = "example.com/metadata" // those of other tests can have as many annotations as nsinit allows
 	labelled := func(labels map[string]string) string {
 		t.Helper()
+		labels[selected] = "true"
 		namespace, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Name("ns"), Labels: labels}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -454,6 +456,7 @@ func TestPopulationMetadata(t *testing.T) {
 		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "level", Operator: metav1.LabelSelectorOpExists}}},
 		NamespaceMetadata: &v1alpha1.PopulationNamespaceMetadata{Labels: map[string]string{"team": "x"}, DriftPolicy: v1alpha1.DriftRepair}})
 	c.PopulateWith(t, "metadata-b", v1alpha1.NamespacePopulationSpec{Scope: v1alpha1.ScopeAll, Rollout: v1alpha1.RolloutApply,
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{selected: "true"}},
 		NamespaceMetadata: &v1alpha1.PopulationNamespaceMetadata{Labels: map[string]string{"level": "high"}, Annotations: map[string]string{"example.com/name": "${namespaceObject.metadata.name}"}, DriftPolicy: v1alpha1.DriftRepair}})
 	waitLabels(existing, "low x ")
 	waitPopulation(t, c, "metadata-b", v1alpha1.ConditionApplied, metav1.ConditionFalse, `conflict with "`)
