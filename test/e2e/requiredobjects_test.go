@@ -115,10 +115,10 @@ func tryPod(ctx context.Context, c *framework.Cluster, namespace string) error {
 	return nil
 }
 
-// TestReadyMeansUsable creates 300 namespaces in a burst. kube-controller-manager needs some time to create their objects, and to count
+// TestReadyMeansUsable creates 100 namespaces in a burst. kube-controller-manager needs some time to create their objects, and to count
 // the quota of every second one. None of the namespaces opens before that, and none of these accepts a privileged pod.
 func TestReadyMeansUsable(t *testing.T) {
-	const count = 300
+	const count = 100
 	c := framework.Connect(t)
 	populateQuota(t, c)
 	namespaces, err := c.Core.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{Limit: 1})

@@ -36,7 +36,7 @@ import (
 // them as soon as they can. A hook is killed each time it has finished a turn. All namespaces become Ready, and
 // each has its contents before its tenant's first write.
 func TestBothStories(t *testing.T) {
-	const tenants, each = 10, 6
+	const tenants, each = 10, 3
 	c := framework.Connect(t)
 	ctx := t.Context()
 	s := c.StartLogStore(t, 0)

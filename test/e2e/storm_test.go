@@ -33,7 +33,7 @@ import (
 // removed, none before its participant has cleaned up, and new namespaces of the same names keep their content.
 func TestDeletionStorm(t *testing.T) {
 	const (
-		count       = 40
+		count       = 25
 		participant = "storm.example.com"
 		limit       = 10 * time.Minute
 	)

@@ -483,7 +483,9 @@ func (i *installation) outage(t *testing.T) {
 		i.Dev(t, "kill", program)
 		i.Dev(t, "start", program)
 	}
-	i.DeleteNamespace(t, second)
+	framework.Eventually(t, "kube-apiserver deletes a namespace", func(ctx context.Context) error {
+		return i.Core.CoreV1().Namespaces().Delete(ctx, second, metav1.DeleteOptions{})
+	})
 	i.WaitNoNamespace(t, second)
 	i.closedTo(t, i.Tenant(t), closed)
 	if namespace, err := i.Core.CoreV1().Namespaces().Get(t.Context(), held, metav1.GetOptions{}); err != nil || !slices.Contains(namespace.Finalizers, v1alpha1.NamespaceFinalizer) {

@@ -25,6 +25,7 @@ import (
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
+	typednsinitv1alpha1 "github.com/nsinit/nsinit/sdk/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/initializer"
 )
 
@@ -104,18 +105,23 @@ func (c *Cluster) ActAs(t *testing.T, names ...string) {
 	client := versioned.NewForConfigOrDie(config).NsinitV1alpha1().NamespaceLifecycles()
 	for _, name := range names {
 		go func() {
-			for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
-				list, err := client.List(ctx, metav1.ListOptions{FieldSelector: "status.currentInitializer=" + name})
+			options := metav1.ListOptions{FieldSelector: "status.currentInitializer=" + name}
+			for ctx.Err() == nil {
+				list, err := client.List(ctx, options)
+				if err == nil {
+					for _, lifecycle := range list.Items {
+						if strings.HasPrefix(lifecycle.Name, c.prefix) {
+							helper.RemovePending(&lifecycle, name)
+							_, failed := client.Initialize(ctx, lifecycle.Name, &lifecycle, metav1.UpdateOptions{})
+							err = errors.Join(err, failed)
+						}
+					}
+				}
 				if err != nil {
+					time.Sleep(100 * time.Millisecond)
 					continue
 				}
-				for _, lifecycle := range list.Items {
-					if !strings.HasPrefix(lifecycle.Name, c.prefix) {
-						continue
-					}
-					helper.RemovePending(&lifecycle, name)
-					_, _ = client.Initialize(ctx, lifecycle.Name, &lifecycle, metav1.UpdateOptions{})
-				}
+				waitEvent(ctx, client, metav1.ListOptions{FieldSelector: options.FieldSelector, ResourceVersion: list.ResourceVersion})
 			}
 		}()
 	}
@@ -133,6 +139,17 @@ func (c *Cluster) WaitTerminating(t *testing.T, namespace string) *v1alpha1.Name
 		return err
 	})
 	return lifecycle
+}
+
+// waitEvent waits for the first event, or until the client ends the watch. If the watch fails, it waits for a moment.
+func waitEvent(ctx context.Context, client typednsinitv1alpha1.NamespaceLifecycleInterface, options metav1.ListOptions) {
+	events, err := client.Watch(ctx, options)
+	if err != nil {
+		time.Sleep(100 * time.Millisecond)
+		return
+	}
+	defer events.Stop()
+	<-events.ResultChan()
 }
 
 // ReleaseParticipant removes a participant from a NamespaceLifecycle as an administrator.

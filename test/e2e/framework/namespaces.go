@@ -82,13 +82,13 @@ func (c *Cluster) DeleteNamespace(t *testing.T, namespace string) {
 	}
 }
 
-// LeaveLater opens a namespace when the test ends, or deletes it if it waits for participants or cannot be opened. An open one
+// LeaveLater opens a namespace when the test ends, or deletes it if it cannot be opened. An open one
 // disturbs no other test, and its deletion would take four times as much CPU time as its creation.
 func (c *Cluster) LeaveLater(t *testing.T, namespace string) {
 	t.Cleanup(func() {
 		ctx := context.Background()
 		n, err := c.Core.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
-		if err == nil && len(n.Finalizers) == 0 && (!helper.IsClosed(n) || c.open(ctx, namespace) == nil) {
+		if err == nil && n.DeletionTimestamp == nil && (!helper.IsClosed(n) || c.open(ctx, namespace) == nil) {
 			return
 		}
 		_ = c.Core.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{})
