@@ -454,8 +454,8 @@ func (i *installation) scale(t *testing.T, replicas string) {
 	}
 }
 
-// outage: while nsinit-apiserver does not run, Kubernetes removes namespaces without participants, also after restarts of its own
-// programs. A namespace with a participant stays until the participant has cleaned up.
+// outage: while nsinit-apiserver does not run, Kubernetes removes namespaces without participants, also after restarts of kube-apiserver
+// and kube-controller-manager. A namespace with a participant stays until the participant has cleaned up.
 func (i *installation) outage(t *testing.T) {
 	first, second := i.planned(t, "policy-population.nsinit.dev"), i.planned(t, "policy-population.nsinit.dev")
 	i.WaitReady(t, first)
