@@ -487,7 +487,9 @@ func (i *installation) outage(t *testing.T) {
 		return i.Core.CoreV1().Namespaces().Delete(ctx, second, metav1.DeleteOptions{})
 	})
 	i.WaitNoNamespace(t, second)
-	i.closedTo(t, i.Tenant(t), closed)
+	if err := framework.RefusedBy("nsinit-gate", framework.WriteConfigMap(t.Context(), i.Tenant(t), closed), "its API is not registered"); err != nil {
+		t.Errorf("a write into a closed namespace: %v", err)
+	}
 	if namespace, err := i.Core.CoreV1().Namespaces().Get(t.Context(), held, metav1.GetOptions{}); err != nil || !slices.Contains(namespace.Finalizers, v1alpha1.NamespaceFinalizer) {
 		t.Errorf("the namespace with a participant: %v, %v", namespace.Finalizers, err)
 	}

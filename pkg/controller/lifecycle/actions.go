@@ -109,7 +109,7 @@ func (c *Controller) createLifecycle(ctx context.Context, namespace *corev1.Name
 		return fmt.Errorf("cannot create the NamespaceLifecycle: %w", err)
 	}
 	refusal := report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonNoLifecycle,
-		message: fmt.Sprintf("nsinit cannot determine which initializers the namespace needs, and retries: %v", err)}
+		message: fmt.Sprintf("nsinit cannot determine which initializers the namespace needs, and retries: %v", explain(err))}
 	if reportErr := c.write(ctx, namespace, refusal); reportErr != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot write the conditions of the namespace", "err", reportErr)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
+	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
 )
 
 const (
@@ -213,7 +214,7 @@ func isBlocked(namespace *corev1.Namespace) bool {
 
 // reportUnreadable reports that the lifecycle of a namespace cannot be read, and returns the reason.
 func (c *Controller) reportUnreadable(ctx context.Context, s state, reason error) error {
-	reason = fmt.Errorf("nsinit cannot read NamespaceLifecycle %q, and retries: %w%s", s.namespace.Name, reason, remedy(s.unlisted))
+	reason = fmt.Errorf("nsinit cannot read NamespaceLifecycle %q, and retries: %w%s", s.namespace.Name, explain(reason), remedy(s.unlisted))
 	if !isBlocked(s.namespace) {
 		return reason
 	}
@@ -222,6 +223,14 @@ func (c *Controller) reportUnreadable(ctx context.Context, s state, reason error
 		unreadable.initializing, unreadable.reason = corev1.ConditionTrue, v1alpha1.ReasonNoLifecycle
 	}
 	return errors.Join(reason, c.write(ctx, s.namespace, unreadable))
+}
+
+// explain returns the cause of an error if the API of nsinit is not registered, and other errors as they are.
+func explain(err error) error {
+	if apierrors.IsNotFound(err) && !utilapierrors.IsAbsent(err) {
+		return errors.New("nsinit-apiserver is not ready, so its API is not registered")
+	}
+	return err
 }
 
 // remedy is the last part of messages on objects that cannot be decoded.

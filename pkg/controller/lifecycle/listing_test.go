@@ -9,6 +9,7 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -210,6 +211,7 @@ func TestSettle(t *testing.T) {
 // one whose own cannot says why, and nothing opens on what the cache says.
 func TestUnlisted(t *testing.T) {
 	lost := errors.New("storage was lost")
+	unregistered := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", v1alpha1.Resource("namespacelifecycles"), "ns", "404 page not found", 0, true)
 	tests := map[string]struct {
 		namespace *corev1.Namespace
 		live      *v1alpha1.NamespaceLifecycle
@@ -223,6 +225,7 @@ func TestUnlisted(t *testing.T) {
 		"its own is corrupt":                {namespace(closed), aLifecycle(), unreadableError(), apierrors.NewInternalError(errors.New("own")), []string{"patch namespaces/status"}, `cannot read NamespaceLifecycle "ns", and retries: Internal error occurred: own; an administrator`},
 		"no lifecycle, nothing can be read": {namespace(closed), nil, lost, nil, []string{"patch namespaces/status", "create namespacelifecycles"}, "and retries: no room"},
 		"nothing can be read":               {namespace(closed), aLifecycle(), lost, lost, []string{"patch namespaces/status"}, `cannot read NamespaceLifecycle "ns", and retries: storage was lost`},
+		"the API is not registered":         {namespace(closed), aLifecycle(), unregistered, unregistered, []string{"patch namespaces/status"}, `cannot read NamespaceLifecycle "ns", and retries: nsinit-apiserver is not ready, so its API is not registered`},
 		"the removal waits":                 {namespace(deleting, emptied), aLifecycle(leaving), lost, lost, []string{"patch namespaces/status"}, ""},
 		"its content is deleted":            {namespace(deleting), aLifecycle(leaving), lost, lost, nil, ""},
 		"its participants can be notified":  {namespace(deleting), aLifecycle(held("p.example.com")), unreadableError(), nil, []string{"delete namespacelifecycles uid=lifecycle"}, ""},
