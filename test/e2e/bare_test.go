@@ -75,6 +75,7 @@ func serveFlunders(t *testing.T, c *framework.Cluster, versions map[string][]str
 // TestNamespaceTermination: on a control plane without kube-controller-manager, nsinit empties and finalizes
 // namespaces.
 func TestNamespaceTermination(t *testing.T) {
+	framework.Environment(t)
 	const objects = 1500
 	c := framework.Another(t, "--bare")
 	namespaces := c.Core.CoreV1().Namespaces()

@@ -42,6 +42,7 @@ const (
 // TestConformanceFindsFaults: the suite fails for each defective initializer, in the test for that defect. It
 // fails in a separate process.
 func TestConformanceFindsFaults(t *testing.T) {
+	framework.Environment(t)
 	t.Parallel()
 	run := func(t *testing.T, fault, tests string) (string, error) {
 		t.Helper()

@@ -144,6 +144,7 @@ func TestProtocol(t *testing.T) {
 
 // TestProtocolInShell: the example in shell acts and fails. If it is killed, it is not served any more.
 func TestProtocolInShell(t *testing.T) {
+	framework.Environment(t)
 	e := newProtocolExample(t, framework.Share(t), v1alpha1.RegisteredInitializer{Name: "shell.example.com"})
 	var log bytes.Buffer
 	command := exec.Command(filepath.Join(e.Root, "sdk", "initializer", "examples", "shell", "initializer.sh"), e.initializer, e.configuration)

@@ -31,6 +31,7 @@ import (
 // TestStaticPolicies: with static manifests, stamp, guard and gate act on a cluster in which nsinit was never installed. They
 // still act after the policies of the API were installed and deleted, and a new list of exemptions takes effect without a restart.
 func TestStaticPolicies(t *testing.T) {
+	framework.Environment(t)
 	c := framework.Another(t, "--only-kube")
 	dir := t.TempDir()
 	exemptions := filepath.Join(c.Root, "artifacts", "deploy", "base", "exemptions.yaml")

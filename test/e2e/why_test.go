@@ -567,6 +567,7 @@ func TestWhyNsinit(t *testing.T) {
 // TestWhyWithoutNsinit: the command works on a cluster without nsinit. There, namespaces whose finalizers were empty
 // before they were deleted stay terminating.
 func TestWhyWithoutNsinit(t *testing.T) {
+	framework.Environment(t)
 	c := framework.Another(t, "--only-kube")
 	namespaces := c.Core.CoreV1().Namespaces()
 	create := func(name string, finalizers ...string) {

@@ -24,6 +24,14 @@ SPDX-License-Identifier: Apache-2.0
 //   - TestGitOps: TestApplyJustWorks and TestEarlyWrites, for refused writes and answers that ask to retry; TestFailure.
 //   - TestGitOpsHealth: TestConditionsHaveObservedGeneration of sdk/apis/nsinit/v1alpha1; TestStory, TestStalled, TestFailure,
 //     TestFreeze and TestRollout, for the conditions.
-//   - TestOpenShiftExample: TestParticipant, TestFinalizeKeepsOrder and TestNamespaceTermination, for finalizers of others;
-//     TestPostFinalize of pkg/apiserver.
+//   - TestOpenShiftExample: TestParticipant and TestFinalizeKeepsOrder, for finalizers of others; TestPostFinalize of pkg/apiserver.
+//
+// The tests of test/e2e that call framework.Environment run with them:
+//
+//   - TestNamespaceTermination, without kube-controller-manager: the tests of pkg/controller/termination.
+//   - TestStaticPolicies, with policies that kube-apiserver reads from files: TestGuard, TestGate and TestStamp, for the same policies as
+//     objects; the tests of pkg/cli/static.
+//   - TestWhyWithoutNsinit: the tests of pkg/diagnosis.
+//   - TestProtocolInShell: TestProtocol, which does the same in Python.
+//   - TestConformanceFindsFaults: TestConformance.
 package packaging

@@ -42,23 +42,36 @@ func modulesOf(part string) []string {
 	return nil
 }
 
-// suitesOf returns the folders of a part of end-to-end tests. Of test-versions, the tests count that call
-// framework.DependsOnKubernetes.
+// suitesOf returns the folders of a part of end-to-end tests.
 func suitesOf(part string) []string {
 	switch part {
-	case "e2e", "packaging":
-		return []string{"test/" + part}
-	case "test-versions":
+	case "e2e":
+		return []string{"test/e2e"}
+	case "packaging", "test-versions":
 		return []string{"test/e2e", "test/packaging"}
 	}
 	return nil
 }
 
+// contains reports whether a test in a folder belongs to a part. Functions of the framework that it calls mark it.
+func contains(part, dir, test string) bool {
+	environment := strings.Contains(test, "framework.Environment(t)")
+	switch part {
+	case "e2e":
+		return !environment
+	case "packaging":
+		return environment || filepath.Base(dir) == part
+	case "test-versions":
+		return strings.Contains(test, "framework.DependsOnKubernetes(t)")
+	}
+	return true
+}
+
 // usesPlanes reports whether a part needs control planes.
 func usesPlanes(part string) bool { return part == "faults-slice" || suitesOf(part) != nil }
 
-// testsIn returns the tests in a folder that match. With marked, it returns those that depend on Kubernetes.
-func testsIn(dir string, match *regexp.Regexp, marked bool) (names []string) {
+// testsIn returns the tests of a part in a folder that match.
+func testsIn(part, dir string, match *regexp.Regexp) (names []string) {
 	files, _ := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	for _, file := range files {
 		source, _ := os.ReadFile(file)
@@ -67,7 +80,7 @@ func testsIn(dir string, match *regexp.Regexp, marked bool) (names []string) {
 		}
 		for _, function := range strings.Split(string(source), "\nfunc ")[1:] {
 			name, _, isTest := strings.Cut(function, "(t *testing.T) {")
-			if isTest && strings.HasPrefix(name, "Test") && match.MatchString(name) && (!marked || strings.Contains(function, "framework.DependsOnKubernetes(t)")) {
+			if isTest && strings.HasPrefix(name, "Test") && match.MatchString(name) && contains(part, dir, function) {
 				names = append(names, name)
 			}
 		}

@@ -120,7 +120,7 @@ func (r *runner) unitPackages(ctx context.Context, p *part, modules []string) (b
 			fields := strings.Fields(line)
 			folder, _, _ := strings.Cut(strings.TrimPrefix(fields[0], project), "/")
 			isTool := folder == "hack" || folder == "test"
-			if module == "." && isTool != (p.name == "tools") || r.run != "" && len(testsIn(fields[1], r.match, false)) == 0 {
+			if module == "." && isTool != (p.name == "tools") || r.run != "" && len(testsIn(p.name, fields[1], r.match)) == 0 {
 				continue
 			}
 			one := unitPackage{path: fields[0], random: strings.Contains(line, "pgregory.net/rapid")}
@@ -165,7 +165,7 @@ func (r *runner) onPlanes(ctx context.Context, done *report, parts []string) {
 	for _, name := range parts {
 		matches := name == "faults-slice"
 		for _, dir := range suitesOf(name) {
-			matches = matches || len(testsIn(dir, r.match, name == "test-versions")) > 0
+			matches = matches || len(testsIn(name, dir, r.match)) > 0
 		}
 		if !matches || ctx.Err() != nil || !r.build(ctx, done.part("build", false), parts, versions) {
 			continue
@@ -179,10 +179,10 @@ func (r *runner) onPlanes(ctx context.Context, done *report, parts []string) {
 		case "test-versions":
 			for _, version := range versions {
 				p := done.part(version, false)
-				running.Go(func() { r.suites(ctx, p, suitesOf(name), version, max(1, r.planes/len(versions))) })
+				running.Go(func() { r.suites(ctx, p, name, version, max(1, r.planes/len(versions))) })
 			}
 		default:
-			r.suites(ctx, done.part(name, false), suitesOf(name), "", r.planes)
+			r.suites(ctx, done.part(name, false), name, "", r.planes)
 		}
 		running.Wait()
 	}
@@ -225,8 +225,8 @@ func (r *runner) buildOnce(ctx context.Context, p *part, args ...string) bool {
 	return r.built[key]
 }
 
-// suites runs the end-to-end tests in folders, on control planes with a version of Kubernetes.
-func (r *runner) suites(ctx context.Context, p *part, dirs []string, version string, planes int) {
+// suites runs the end-to-end tests of a part, on control planes with a version of Kubernetes.
+func (r *runner) suites(ctx context.Context, p *part, name, version string, planes int) {
 	var commands []*exec.Cmd
 	temporary, err := os.MkdirTemp("", "nsinit-") // sockets are in it, so its path is short
 	if err == nil {
@@ -237,8 +237,8 @@ func (r *runner) suites(ctx context.Context, p *part, dirs []string, version str
 		return
 	}
 	first := filepath.Join(r.output, strings.TrimSuffix("e2e-"+p.name, "-e2e"))
-	for _, dir := range dirs {
-		names := testsIn(dir, r.match, version != "")
+	for _, dir := range suitesOf(name) {
+		names := testsIn(name, dir, r.match)
 		binary := filepath.Join(r.output, "tests", filepath.Base(dir)+".test")
 		if len(names) == 0 || !r.buildOnce(ctx, p, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-tags=e2e", "-o", binary, "./"+dir) {
 			continue

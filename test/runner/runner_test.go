@@ -229,11 +229,16 @@ func TestEveryModule(t *testing.T) {
 	}
 }
 
-// TestMarked: the tests that depend on Kubernetes are some of the end-to-end tests. A test with another build tag is none.
+// TestMarked: the tests that depend on Kubernetes are some of the end-to-end tests. A test with another build tag is none. Each test runs
+// once in make test-all.
 func TestMarked(t *testing.T) {
-	every := regexp.MustCompile("")
+	every, e2e := regexp.MustCompile(""), filepath.Join("..", "e2e")
+	usual, special := testsIn("e2e", e2e, every), testsIn("packaging", e2e, every)
+	if both := slices.Sorted(slices.Values(slices.Concat(usual, special))); len(special) == 0 || !slices.Equal(both, slices.Sorted(slices.Values(testsIn("", e2e, every)))) {
+		t.Errorf("make test runs %q, and make packaging %q", usual, special)
+	}
 	for _, dir := range suitesOf("test-versions") {
-		all, marked := testsIn(filepath.Join("..", "..", dir), every, false), testsIn(filepath.Join("..", "..", dir), every, true)
+		all, marked := testsIn("", filepath.Join("..", "..", dir), every), testsIn("test-versions", filepath.Join("..", "..", dir), every)
 		if len(marked) == 0 || len(marked) >= len(all) || slices.Contains(all, "TestDashboards") || slices.Contains(all, "TestMain") {
 			t.Errorf("%s: %d of %d tests depend on Kubernetes: %q", dir, len(marked), len(all), all)
 		}

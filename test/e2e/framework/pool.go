@@ -254,6 +254,14 @@ func DependsOnKubernetes(t *testing.T) {
 	t.Attr("kubernetes", cmp.Or(os.Getenv("NSINIT_DEV_KUBERNETES"), "newest"))
 }
 
+// Environment marks a test of test/e2e that needs another environment than nsinit usually has, such as a control plane without
+// kube-controller-manager, or that tests what authors of initializers use. make test does not run it, but make packaging: it finds the
+// calls of this function in the source.
+func Environment(t *testing.T) {
+	t.Helper()
+	t.Attr("environment", "special")
+}
+
 // Renew replaces a control plane that Another has started by a new one.
 func (c *Cluster) Renew(t *testing.T, up ...string) {
 	t.Helper()
