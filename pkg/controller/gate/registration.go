@@ -32,7 +32,7 @@ const (
 	// patience is how long kube-apiserver may fail to reach nsinit-apiserver. If its pods are ready all the same, its API is registered
 	// again after retryReached.
 	patience     = time.Minute
-	retryReached = 5 * time.Minute
+	retryReached = 2 * time.Minute
 
 	managedBy = "app.kubernetes.io/managed-by"
 	// injectCA is the annotation with which cert-manager maintains the caBundle.

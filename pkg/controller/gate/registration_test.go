@@ -120,7 +120,7 @@ func TestUnreachable(t *testing.T) {
 	f.down(t)
 	review("no route", true)
 	f.clock.Step(patience)
-	review("kube-apiserver does not reach nsinit-apiserver (no route to host), so APIService v1alpha1.nsinit.dev is removed, and created again at 2026-01-02T03:1", false)
+	review("kube-apiserver does not reach nsinit-apiserver (no route to host), so APIService v1alpha1.nsinit.dev is removed, and created again at 2026-01-02T03:07", false)
 	review("kube-apiserver did not reach nsinit-apiserver (no route to host)", false)
 	f.clock.Step(retryReached)
 	review("no route", true)
