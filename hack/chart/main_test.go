@@ -71,10 +71,10 @@ func TestChart(t *testing.T) {
 		values, kubernetes, overlay string
 		components                  []string
 	}{
-		"by default":   {"image: {tag: dev}", "v1.37.1", "embedded", nil},
-		"etcd":         {"image: {tag: dev}\nstorage: etcd", "v1.37.1", "ha", nil},
-		"cert-manager": {"image: {tag: dev}\ncertManager: true", "v1.37.1", "embedded-cert-manager", nil},
-		"both":         {"image: {tag: dev}\nstorage: etcd\ncertManager: true", "v1.37.1", "ha-cert-manager", nil},
+		"by default":   {"image: {tag: dev}", "v1.37.2", "embedded", nil},
+		"etcd":         {"image: {tag: dev}\nstorage: etcd", "v1.37.2", "ha", nil},
+		"cert-manager": {"image: {tag: dev}\ncertManager: true", "v1.37.2", "embedded-cert-manager", nil},
+		"both":         {"image: {tag: dev}\nstorage: etcd\ncertManager: true", "v1.37.2", "ha-cert-manager", nil},
 		"older":        {"image: {tag: dev}", "v1.35.4", "embedded", []string{"stamp-webhook"}},
 		"monitored":    {"image: {tag: dev}\nstorage: etcd\nserviceMonitor: true", "v1.36.0", "ha", []string{"service-monitor"}},
 		"everything":   {"image: {tag: dev}\nstorage: etcd\nserviceMonitor: true\ncertManager: true\nstrictNameReuse: true", "v1.34.0", "ha-cert-manager", []string{"stamp-webhook", "service-monitor", "strict-name-reuse"}},
@@ -112,7 +112,7 @@ func TestChart(t *testing.T) {
 
 // TestValues: values have an effect, and invalid ones are refused.
 func TestValues(t *testing.T) {
-	rendered, err := render(t, "v1.37.1", "nsinit-system", "image: {repository: registry.example.com/nsinit, tag: v9, pullPolicy: Always}\nvolume: {size: 7Gi}")
+	rendered, err := render(t, "v1.37.2", "nsinit-system", "image: {repository: registry.example.com/nsinit, tag: v9, pullPolicy: Always}\nvolume: {size: 7Gi}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,10 +123,10 @@ func TestValues(t *testing.T) {
 		}
 	}
 	// A change of the addresses changes the pods, so they are replaced.
-	if rendered, err = render(t, "v1.37.1", "nsinit-system", "storage: etcd\netcd: {servers: 'https://a:2379,https://b:2379'}"); err != nil || !strings.Contains(rendered["nsinit/templates/deployment-nsinit-apiserver.yaml"], `value: "https://a:2379,https://b:2379"`) {
+	if rendered, err = render(t, "v1.37.2", "nsinit-system", "storage: etcd\netcd: {servers: 'https://a:2379,https://b:2379'}"); err != nil || !strings.Contains(rendered["nsinit/templates/deployment-nsinit-apiserver.yaml"], `value: "https://a:2379,https://b:2379"`) {
 		t.Errorf("%v: %s", err, rendered["nsinit/templates/deployment-nsinit-apiserver.yaml"])
 	}
-	rendered, err = render(t, "v1.37.1", "nsinit-system", "exemptions: {namespaces: [shop], namePrefixes: [kube-, openshift-], users: ['system:serviceaccount:olm:operator'], onlyGroups: [platform]}")
+	rendered, err = render(t, "v1.37.2", "nsinit-system", "exemptions: {namespaces: [shop], namePrefixes: [kube-, openshift-], users: ['system:serviceaccount:olm:operator'], onlyGroups: [platform]}")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 // objects returns the rendered objects by the name of their template, and NOTES.txt.
 func objects(t *testing.T, values string) (map[string]map[string]any, string) {
 	t.Helper()
-	rendered, err := render(t, "v1.37.1", "nsinit-system", values)
+	rendered, err := render(t, "v1.37.2", "nsinit-system", values)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,15 +165,15 @@ func TestSchema(t *testing.T) {
 		"policyPopulation: {resources: {cpu: 1}}":            "at '/policyPopulation/resources': additional properties 'cpu' not allowed",
 		"policyPopulation: {affinity: {nodeAffinty: 1}}":     "at '/policyPopulation/affinity': additional properties 'nodeAffinty' not allowed",
 	} {
-		if _, err := render(t, "v1.37.1", "nsinit-system", values); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := render(t, "v1.37.2", "nsinit-system", values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v\nwant %s", values, err, want)
 		}
 	}
 	both := "image: {tag: v9, digest: 'sha256:" + strings.Repeat("0", 64) + "'}"
-	if _, err := render(t, "v1.37.1", "nsinit-system", both); err == nil || !strings.Contains(err.Error(), "to use the tag, set image.digest to an empty text") {
+	if _, err := render(t, "v1.37.2", "nsinit-system", both); err == nil || !strings.Contains(err.Error(), "to use the tag, set image.digest to an empty text") {
 		t.Errorf("%s: %v", both, err)
 	}
-	if _, err := render(t, "v1.37.1", "nsinit-system", "global: {parent: shared}\nenabled: true"); err != nil {
+	if _, err := render(t, "v1.37.2", "nsinit-system", "global: {parent: shared}\nenabled: true"); err != nil {
 		t.Errorf("as the dependency of another chart: %v", err)
 	}
 }

@@ -2,7 +2,7 @@ module github.com/nsinit/nsinit/test/logstore
 
 go 1.26.0
 
-require github.com/jackc/pgx/v5 v5.12.0
+require github.com/jackc/pgx/v5 v5.13.0
 
 require (
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect

@@ -149,8 +149,8 @@ func TestPollEndsAtFinalError(t *testing.T) {
 }
 
 func TestKubernetesVersion(t *testing.T) {
-	version, err := kubernetesVersion("require (\n\tk8s.io/kubernetes v1.37.1\n)\nreplace k8s.io/api => k8s.io/api v0.37.1\n")
-	if err != nil || version != "v1.37.1" {
+	version, err := kubernetesVersion("require (\n\tk8s.io/kubernetes v1.37.2\n)\nreplace k8s.io/api => k8s.io/api v0.37.2\n")
+	if err != nil || version != "v1.37.2" {
 		t.Errorf("%q, %v", version, err)
 	}
 	if _, err := kubernetesVersion("module x"); err == nil {

@@ -31,7 +31,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-echo "go: downloading k8s.io/api v0.37.1" >&2
+echo "go: downloading k8s.io/api v0.37.2" >&2
 for package in $packages; do
   echo "$package" >&2
   program=${package%/v3}
@@ -89,7 +89,7 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-const pinned = "module x\n\nrequire k8s.io/kubernetes v1.37.1\n"
+const pinned = "module x\n\nrequire k8s.io/kubernetes v1.37.2\n"
 
 // checkout returns a control plane of a new checkout.
 func checkout(t *testing.T) *Cluster {
