@@ -405,3 +405,72 @@ func TestGuardContentFinalizer(t *testing.T) {
 	}
 	c.WaitNoNamespace(t, name)
 }
+
+// TestApplyKeepsStamp: a manifest without the stamp that a privileged user applies changes neither the label nor the creator, whoever set
+// them according to the managed fields or the last applied configuration. Otherwise a tenant could make an administrator open a namespace.
+func TestApplyKeepsStamp(t *testing.T) {
+	framework.DependsOnKubernetes(t)
+	c := framework.Connect(t)
+	c.Configure(t, framework.Initializers("hold.example.com")...)
+	tenant := c.User(t, "e2e-applier", framework.Everything())
+	tenants, admins := kubernetes.NewForConfigOrDie(tenant).CoreV1().Namespaces(), c.Core.CoreV1().Namespaces()
+	manifest := func(name, metadata string) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q%s}}`, name, metadata)
+	}
+	apply := func(client typedcorev1.NamespaceInterface, name, metadata string) error {
+		_, err := client.Patch(t.Context(), name, types.ApplyPatchType, []byte(manifest(name, metadata)), metav1.PatchOptions{FieldManager: "deployer", Force: new(true)})
+		return err
+	}
+	create := func(name, metadata string) {
+		t.Helper()
+		if err := kubernetes.NewForConfigOrDie(tenant).CoreV1().RESTClient().Post().Resource("namespaces").SetHeader("Content-Type", "application/json").Body([]byte(manifest(name, metadata))).Do(t.Context()).Error(); err != nil {
+			t.Fatal(err)
+		}
+		c.LeaveLater(t, name)
+	}
+	const forged = `,"managedFields":[{"manager":"deployer","operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":
+		{"f:metadata":{"f:labels":{"f:nsinit.dev/initializing":{}},"f:annotations":{"f:nsinit.dev/created-by":{},"f:nsinit.dev/created-by-groups":{}}}}}]`
+	const last = `,"annotations":{"kubectl.kubernetes.io/last-applied-configuration":` +
+		`"{\"metadata\":{\"labels\":{\"nsinit.dev/initializing\":\"true\"},\"annotations\":{\"nsinit.dev/created-by\":\"x\"}}}"}`
+	for what, test := range map[string]struct {
+		create func(name string)
+		apply  func(name string) error
+	}{
+		"server-side": {func(name string) {
+			if err := apply(tenants, name, `,"labels":{"a":"b"},"annotations":{"a":"b"}`); err != nil {
+				t.Fatal(err)
+			}
+			c.LeaveLater(t, name)
+		}, func(name string) error { return apply(admins, name, "") }},
+		"forged managed fields": {func(name string) { create(name, forged) }, func(name string) error { return apply(admins, name, "") }},
+		"client-side, forged": {func(name string) { create(name, last) }, func(name string) error {
+			_, err := c.KubectlInput(manifest(name, ""), "apply")
+			return err
+		}},
+		"a name that the stamp removed": {func(name string) { create(name, "") }, func(name string) error {
+			return apply(admins, name, `,"annotations":{"nsinit.dev/on-behalf-of":"e2e-bob"}`)
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			name := c.Name("ns")
+			test.create(name)
+			err := test.apply(name)
+			namespace, getErr := admins.Get(t.Context(), name, metav1.GetOptions{})
+			if getErr != nil {
+				t.Fatal(getErr)
+			}
+			if !c.StampsByPolicy(t) { // the guard refuses what no policy corrects
+				if namespace.Labels[v1alpha1.LabelInitializing] != "true" {
+					t.Errorf("the namespace is open: %v", err)
+				}
+				return
+			}
+			if diff := cmp.Diff(wantStamp("e2e-applier"), stampOf(namespace)); err != nil || diff != "" {
+				t.Errorf("%v; the stamp (-want +got):\n%s", err, diff)
+			}
+			if out, err := c.Kubectl("label", "namespace", name, v1alpha1.LabelInitializing+"-"); err != nil || c.IsClosed(t, name) {
+				t.Errorf("an administrator cannot open it by hand: %v %s", err, out)
+			}
+		})
+	}
+}

@@ -109,6 +109,7 @@ func (c *Controller) sleep(ctx context.Context, delay time.Duration) {
 
 // review brings the gate into force or out of it. It returns why new namespaces may not be closed.
 func (c *Controller) review(ctx context.Context) error {
+	registered := c.register(ctx) // also while nsinit is off: namespaces that are closed, or have participants, wait for it
 	if err := c.heedOff(ctx); err != nil {
 		return err
 	}
@@ -125,7 +126,7 @@ func (c *Controller) review(ctx context.Context) error {
 		return err
 	}
 	inForce := stamped && guarded
-	if err = c.register(ctx); err == nil {
+	if err = registered; err == nil {
 		if inForce && c.Clock.Since(c.applied) < again {
 			return nil
 		}

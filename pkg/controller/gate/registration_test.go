@@ -84,14 +84,22 @@ func TestRegister(t *testing.T) {
 	}
 }
 
-// TestRegisterOff: while nsinit is off, its API is not registered.
+// TestRegisterOff: while nsinit is off, its API is registered, because namespaces wait for it.
 func TestRegisterOff(t *testing.T) {
 	f := unregistered(t, true)
 	if err := f.core.Tracker().Add(off()); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.review(t.Context()); err == nil || f.apiService(t) != nil {
-		t.Errorf("%v, %+v", err, f.apiService(t))
+	if err := f.review(t.Context()); err == nil || f.apiService(t) == nil || f.live(t) != nil {
+		t.Errorf("%v, %+v, %v", err, f.apiService(t), f.live(t))
+	}
+	f.down(t)
+	for range 2 {
+		_ = f.review(t.Context())
+		f.clock.Step(patience)
+	}
+	if f.apiService(t) != nil {
+		t.Error("during an outage, the API is registered")
 	}
 }
 
