@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +44,8 @@ type Installation struct {
 	Lifecycle   Answer[*v1alpha1.NamespaceLifecycle]
 	// Controller is the Lease of nsinit-controller-manager.
 	Controller Answer[*coordinationv1.Lease]
+	// Guard is nsinit's policy for new namespaces. It is read if there is no APIService, which can also be an outage.
+	Guard Answer[*admissionregistrationv1.ValidatingAdmissionPolicy]
 }
 
 // APIService returns nsinit's APIService, or nil.
@@ -94,7 +97,7 @@ func (i Installation) API() (Finding, error) {
 	if service := i.APIService(); service != nil {
 		return judgeAPI(*service), nil
 	}
-	if lease, _ := judgeLease(i.Controller, i.controllerLease(), i.Time); lease == leaseHeld {
+	if lease, _ := judgeLease(i.Controller, i.controllerLease(), i.Time); lease == leaseHeld || i.Guard.Object != nil {
 		return i.finding(NsinitUnavailable, Stuck, nil, "the API of nsinit is not registered (APIService "+installation.APIService+" does not exist), because no pod of nsinit-apiserver is ready, "+
 			"or kube-apiserver does not reach it: closed namespaces stay closed, and none that waits for a participant is removed",
 			words{"SERVER": {i.Namespace()}, "SERVICE": {installation.APIServer}}), nil

@@ -96,6 +96,7 @@ func observeInstallation(ctx context.Context, clients Clients, now time.Time) In
 	}
 	if i.APIServices.Err == nil && i.APIService() == nil {
 		i.Controller = answer(findController(ctx, clients.Core))
+		i.Guard = answer(clients.Core.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, installation.GuardCreate, metav1.GetOptions{}))
 	} else {
 		i.Controller = answer(clients.Core.CoordinationV1().Leases(i.Namespace()).Get(ctx, installation.ControllerManager, metav1.GetOptions{}))
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -168,6 +169,13 @@ func installed(lifecycle *v1alpha1.NamespaceLifecycle, err error) Installation {
 func withoutRegistration() Installation {
 	i := installed(nil, nil)
 	i.APIServices.Object = nil
+	return i
+}
+
+// withoutPrograms is an installation during a total outage: of nsinit, only the policies are left.
+func withoutPrograms() Installation {
+	i := stopped(withoutRegistration())
+	i.Guard = answer(&admissionregistrationv1.ValidatingAdmissionPolicy{}, nil)
 	return i
 }
 
@@ -362,6 +370,7 @@ func TestRules(t *testing.T) {
 		"nsinit is down": {Observation{Installation: bare(nsinitAPI(apiregistrationv1.ConditionFalse)), Namespace: named(closed)}, []string{"Stuck NsinitUnavailable"}, []string{"the API of nsinit (APIService v1alpha1.nsinit.dev, service nsinit-system/server) is not available"}, []string{"kubectl describe apiservice v1alpha1.nsinit.dev"}},
 		"the API is not registered": {Observation{Installation: withoutRegistration(), Namespace: named(closed)}, []string{"Stuck NsinitUnavailable"}, []string{"the API of nsinit is not registered", "no pod of nsinit-apiserver is ready"},
 			[]string{"kubectl --namespace nsinit-system get service nsinit-apiserver; kubectl --namespace nsinit-system get endpointslices --selector kubernetes.io/service-name=nsinit-apiserver"}},
+		"no program of nsinit runs":       {Observation{Installation: withoutPrograms(), Namespace: named(lifecycleHeld)}, []string{"Stuck NsinitUnavailable"}, []string{"the API of nsinit is not registered"}, nil},
 		"nsinit is not installed, closed": {Observation{Installation: bare(), Namespace: named(closed)}, []string{"Stuck NsinitUninstalled"}, []string{"the namespace is closed (label nsinit.dev/initializing), and nsinit is not installed"}, []string{"kubectl label namespace ns nsinit.dev/initializing-"}},
 		"nsinit is not installed, and held the content": {Observation{Installation: bare(), Namespace: named(contentHeld)}, []string{"Stuck NsinitUninstalled"}, nil,
 			[]string{`kubectl get namespace ns --output json | jq '.metadata.finalizers -= ["nsinit.dev/content", "nsinit.dev/lifecycle"] | .spec.finalizers |= (. + ["kubernetes"] | unique)' | kubectl replace --raw /api/v1/namespaces/ns/finalize -f -`}},

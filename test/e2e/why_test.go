@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -550,6 +551,18 @@ func TestWhyNsinit(t *testing.T) {
 	}
 	c.Dev(t, "stop", "nsinit-controller-manager")
 	t.Cleanup(func() { c.Dev(t, "start", "nsinit-controller-manager") })
+	c.WaitWhy(t, fixed, diagnosis.NsinitUnavailable, diagnosis.Stuck)
+	if found := fixes(t, c, fixed); len(found) > 0 {
+		t.Errorf("the policies of nsinit exist, and it proposes %s", framework.JSON(t, found))
+	}
+	if out, err := c.Kubectl("delete", "validatingadmissionpolicy", "nsinit-guard-create"); err != nil {
+		t.Fatal(err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := c.Kubectl("apply", "--server-side", "--force-conflicts", "-f", filepath.Join(c.Root, "artifacts", "policies", "guard-create.yaml")); err != nil {
+			t.Error(err, out)
+		}
+	})
 	held := c.WaitWhy(t, open, diagnosis.NsinitUninstalled, diagnosis.Stuck)
 	shut := c.WaitWhy(t, closed, diagnosis.NsinitUninstalled, diagnosis.Stuck)
 	checkRemedies(t, held)
