@@ -81,7 +81,8 @@ func Uncounted(quota *corev1.ResourceQuota) []string {
 func (p *Populator) awaitReady(ctx context.Context, namespace *corev1.Namespace, results []result, isNew bool) {
 	var waiting []*result
 	for i := range results {
-		if results[i].stored != nil && results[i].Object.ReadyWhen() != "" {
+		isLast := !slices.ContainsFunc(results[i+1:], func(r result) bool { return r.stored != nil && r.Object.Identity == results[i].Object.Identity })
+		if results[i].stored != nil && results[i].Object.ReadyWhen() != "" && isLast { // the later manifest of an object counts
 			waiting = append(waiting, &results[i])
 		}
 	}

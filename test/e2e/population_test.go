@@ -485,6 +485,16 @@ func TestPopulationMetadata(t *testing.T) {
 	if err := framework.RefusedBy("nsinit-namespace-metadata", patch(`{"managedFields":[{}]}`), "managedFields"); err != nil {
 		t.Error(err)
 	}
+	const belong = "belong to NamespacePopulations"
+	forged := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Name("ns"), ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "policy-population.nsinit.dev/x", Operation: metav1.ManagedFieldsOperationApply,
+		APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{"f:x":{}}}}`)}}}}}
+	if _, err := labeller.Create(t.Context(), forged, metav1.CreateOptions{}); framework.RefusedBy("nsinit-namespace-metadata", err, belong) != nil {
+		t.Error(framework.RefusedBy("nsinit-namespace-metadata", err, belong))
+	}
+	if _, err := labeller.Patch(t.Context(), name, types.ApplyPatchType, []byte(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+name+`","labels":{"mine":"x"}}}`),
+		metav1.PatchOptions{FieldManager: "policy-population.nsinit.dev/x"}); framework.RefusedBy("nsinit-namespace-metadata", err, belong) != nil {
+		t.Error(framework.RefusedBy("nsinit-namespace-metadata", err, belong))
+	}
 	if err := patch(`{"labels":{"other":"x"},"annotations":{"other":"x"}}`); err != nil {
 		t.Error(err)
 	}
