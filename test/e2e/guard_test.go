@@ -410,8 +410,8 @@ func TestGuardContentFinalizer(t *testing.T) {
 	c.WaitNoNamespace(t, name)
 }
 
-// TestApplyKeepsStamp: a manifest without the stamp that a privileged user applies changes neither the label nor the creator, whoever set
-// them according to the managed fields or the last applied configuration. Otherwise a tenant could make an administrator open a namespace.
+// TestApplyKeepsStamp: a manifest without the stamp that a privileged user applies changes neither the label nor the creator, whatever the
+// managed fields or the last applied configuration say. Otherwise a tenant could make an administrator open a namespace.
 func TestApplyKeepsStamp(t *testing.T) {
 	framework.DependsOnKubernetes(t)
 	c := framework.Connect(t)
