@@ -72,6 +72,25 @@ func TestReadyWhen(t *testing.T) {
 	check("a repair does not wait", p.Populate(t.Context(), namespaceWith("w"), population.Repair), "", metav1.ConditionTrue, metav1.ConditionTrue)
 }
 
+// TestReadyLast: of two populations with one object, the later one counts.
+func TestReadyLast(t *testing.T) {
+	t.Parallel()
+	p, _, client := setUp(t)
+	stored := populate(t, client, configMapA)
+	later := stored.DeepCopy()
+	later.Name, later.ResourceVersion = "q", ""
+	if _, err := client.NamespacePopulations().Create(t.Context(), later, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	stored.Spec.Manifests[0].ReadyWhen = "false"
+	if _, err := client.NamespacePopulations().Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Initialize(t.Context(), namespaceWith("u")); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestUncounted: kube-apiserver enforces an entry of a quota when the status has it.
 func TestUncounted(t *testing.T) {
 	list := func(pods string, more ...corev1.ResourceName) corev1.ResourceList {
