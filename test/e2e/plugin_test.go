@@ -51,9 +51,9 @@ func TestPluginCreate(t *testing.T) {
 
 	// No initializer acts yet.
 	name := c.Name("create")
-	stdout, stderr, code := c.Plugin(t, "create", name, "--timeout=2s")
+	stdout, stderr, code := c.Plugin(t, "create", name, "--timeout=8s")
 	if code != 1 || stdout != "namespace/"+name+" created\n" || !strings.Contains(stderr, `is not open yet: waiting for initializer "one.example.com" (1 of 2)`) ||
-		!regexp.MustCompile(` \([12]s\)\n`).MatchString(stderr) || !strings.Contains(stderr, "see: kubectl nsinit why "+name) {
+		!regexp.MustCompile(` \(\ds\)\n`).MatchString(stderr) || !strings.Contains(stderr, "see: kubectl nsinit why "+name) {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	c.RefusedPlugin(t, "already exists", "create", name)
