@@ -487,7 +487,7 @@ func TestPopulationMetadata(t *testing.T) {
 	}
 	const belong = "belong to NamespacePopulations"
 	forged := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Name("ns"), ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "policy-population.nsinit.dev/x", Operation: metav1.ManagedFieldsOperationApply,
-		APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{"f:x":{}}}}`)}}}}}
+		APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:x":{}}}}`)}}}}
 	if _, err := labeller.Create(t.Context(), forged, metav1.CreateOptions{}); framework.RefusedBy("nsinit-namespace-metadata", err, belong) != nil {
 		t.Error(framework.RefusedBy("nsinit-namespace-metadata", err, belong))
 	}
