@@ -138,17 +138,24 @@ func deleteConfigMap(name string) func(context.Context, *Env) (healer, error) {
 		if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 			return nil, err
 		}
-		return func(ctx context.Context) error {
-			return Retry(ctx, func(ctx context.Context) error {
-				_, err := client.Create(ctx, &corev1.ConfigMap{
-					ObjectMeta: metav1.ObjectMeta{Name: name, Labels: stored.Labels, Annotations: stored.Annotations}, Data: stored.Data,
-				}, metav1.CreateOptions{})
-				if apierrors.IsAlreadyExists(err) {
-					return nil
-				}
+		return recreate(func(ctx context.Context) error {
+			_, err := client.Create(ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: stored.Labels, Annotations: stored.Annotations}, Data: stored.Data,
+			}, metav1.CreateOptions{})
+			return err
+		}), nil
+	}
+}
+
+// recreate creates a deleted object again where nothing else did.
+func recreate(create func(context.Context) error) healer {
+	return func(ctx context.Context) error {
+		return Retry(ctx, func(ctx context.Context) error {
+			if err := create(ctx); !apierrors.IsAlreadyExists(err) {
 				return err
-			})
-		}, nil
+			}
+			return nil
+		})
 	}
 }
 
@@ -167,15 +174,10 @@ func unregister(ctx context.Context, e *Env) (healer, error) {
 	if err := client.Delete(ctx, stored.Name, metav1.DeleteOptions{}); err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) error {
-		return Retry(ctx, func(ctx context.Context) error {
-			_, err := client.Create(ctx, &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: stored.Name, Labels: stored.Labels}, Spec: stored.Spec}, metav1.CreateOptions{})
-			if apierrors.IsAlreadyExists(err) {
-				return nil
-			}
-			return err
-		})
-	}, nil
+	return recreate(func(ctx context.Context) error {
+		_, err := client.Create(ctx, &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: stored.Name, Labels: stored.Labels}, Spec: stored.Spec}, metav1.CreateOptions{})
+		return err
+	}), nil
 }
 
 // flap changes a configuration as quickly as it can.
