@@ -61,6 +61,22 @@ func TestGatesDeny(t *testing.T) {
 	}
 }
 
+// TestAppliedAgree: the stamp restores what it finds missing in an apply, and the guard refuses the rest of the same applies.
+func TestAppliedAgree(t *testing.T) {
+	expressionOf := func(file string) string {
+		_, after, found := strings.Cut(read("policies/"+file), "- name: applied")
+		_, after, expression := strings.Cut(after, "expression: >-\n")
+		if !found || !expression {
+			t.Fatalf("%s has no variable applied", file)
+		}
+		before, _, _ := strings.Cut(after, "\n    - name:")
+		return before
+	}
+	if diff := cmp.Diff(expressionOf("guard.yaml"), expressionOf("stamp.yaml")); diff != "" {
+		t.Errorf("(-guard +stamp):\n%s", diff)
+	}
+}
+
 // TestGatesAgree: the gate of resources named namespaces refuses whom the gate refuses, with the same words, and
 // gates exactly what the gate leaves out.
 func TestGatesAgree(t *testing.T) {

@@ -477,4 +477,11 @@ func TestApplyKeepsStamp(t *testing.T) {
 			}
 		})
 	}
+
+	// An entry without a manager does not make the requests of nsinit an apply.
+	name := c.Name("ns")
+	create(name, `,"managedFields":[{"operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:labels":{"f:nsinit.dev/initializing":{}}}}}]`)
+	c.WaitCurrent(t, name, "hold.example.com")
+	c.RemoveFirst(t, name)
+	c.WaitReady(t, name)
 }
