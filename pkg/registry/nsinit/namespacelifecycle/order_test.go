@@ -81,8 +81,8 @@ func TestWaitingMessage(t *testing.T) {
 			begin(r, at(0), "")
 			r.Status.Initializers[0].Message, r.Status.Initializers[2].Message = "zone not\nready", strings.Repeat("é", maxReport)
 			settlePhase(r, at(1))
-		}, want: `waiting for initializers "a", "b", "c" (1 of 4)` + since + `; "a" until 2026-01-01T00:01:00Z, when the initialization fails and the namespace is deleted: zone not ready; ` +
-			`"c": ` + strings.Repeat("é", maxReport/2) + "..."},
+		}, want: `waiting for initializers "a", "b", "c" (1 of 4)` + since + `; "a" until 2026-01-01T00:01:00Z, when the initialization fails and the namespace is deleted: "zone not ready"; ` +
+			`"c": "` + strings.Repeat("é", maxReport/2-2) + `..."`},
 		"the oldest turn": {record: parallelPlan("d", "a", "b"), change: func(r *nsinit.NamespaceLifecycle) {
 			r.Spec.Plan[0].Ordering.After, r.Spec.Plan[2].Ordering = []string{"d"}, &v1alpha1.InitializerOrdering{}
 			begin(r, at(0), "")

@@ -81,7 +81,7 @@ func reported(lifecycle *nsinit.NamespaceLifecycle, names []string) (since, mess
 		if entry.StartTime != nil && (start == nil || entry.StartTime.Before(start)) {
 			start = entry.StartTime
 		}
-		switch line := printable.Line(lastReport(lifecycle, entry)); {
+		switch line := printable.Line(lastReport(lifecycle, entry, len(names) > 1)); {
 		case line == "":
 		case len(names) == 1:
 			messages = append(messages, line)

@@ -46,7 +46,7 @@ func TestWaitingFor(t *testing.T) {
 		"one, with a report": {[]func(lifecycle){report(0, "half\nway", time.Minute)}, "a (+4)", "60s", "half way"},
 		"the last":           {[]func(lifecycle){pending("e")}, "e", "<unknown>", "<none>"},
 		"two and two more": {[]func(lifecycle){parallel, pending("b", "d", "e"), report(1, "x", time.Hour), report(3, "y", time.Minute)},
-			"b, d (+1)", "60m", "b: x; d: y"},
+			"b, d (+1)", "60m", `b: "x"; d: "y"`},
 		"many":   {[]func(lifecycle){parallel}, "a, b, c (+2)", "<unknown>", "<none>"},
 		"none":   {[]func(lifecycle){pending()}, "<none>", "<none>", "<none>"},
 		"failed": {[]func(lifecycle){parallel, failedBy("c"), report(2, "no", time.Minute), report(0, "half way", time.Hour)}, "c (+4)", "60s", "no"},
@@ -56,7 +56,7 @@ func TestWaitingFor(t *testing.T) {
 		"deleted, with reports": {[]func(lifecycle){report(0, "half\nway", time.Hour), report(1, "busy", time.Hour), func(l lifecycle) {
 			l.Status.Initializers[0].LastActor = "dns"
 			l.DeletionTimestamp, l.Spec.Finalizers = &metav1.Time{Time: time.Now().Add(-time.Minute)}, []v1alpha1.FinalizerName{"a", "b", "kubernetes"}
-		}}, "a, b (+1)", "60s", "a: half way (dns); b: busy"},
+		}}, "a, b (+1)", "60s", `a: "half way" (dns); b: "busy"`},
 		"deleted, without participants": {[]func(lifecycle){func(l lifecycle) {
 			l.DeletionTimestamp, l.Spec.Finalizers = &metav1.Time{Time: time.Now().Add(-time.Minute)}, []v1alpha1.FinalizerName{"kubernetes"}
 		}}, "kubernetes", "60s", "<none>"},

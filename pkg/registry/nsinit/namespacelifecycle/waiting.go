@@ -74,9 +74,8 @@ func position(lifecycle *nsinit.NamespaceLifecycle) string {
 	return fmt.Sprintf(" (%d of %d)", total-len(lifecycle.Pending())+1, total)
 }
 
-// details returns the deadline of a current initializer, and what it last reported: one line of at most
-// maxReport bytes if it is to be short.
-func details(lifecycle *nsinit.NamespaceLifecycle, name string, short bool) string {
+// details returns the deadline of a current initializer, and what it last reported. several says that it is one of several.
+func details(lifecycle *nsinit.NamespaceLifecycle, name string, several bool) string {
 	planned, entry := lifecycle.Planned(name), lifecycle.Entry(name)
 	if entry == nil {
 		return ""
@@ -89,23 +88,21 @@ func details(lifecycle *nsinit.NamespaceLifecycle, name string, short bool) stri
 		}
 		text = " until " + entry.Deadline.UTC().Format(time.RFC3339) + ", when " + then
 	}
-	report := lastReport(lifecycle, entry)
-	if short {
-		report = printable.Line(report)
+	if report := lastReport(lifecycle, entry, several); report != "" {
+		text += ": " + report
 	}
-	if short && len(report) > maxReport {
-		report = strings.ToValidUTF8(report[:maxReport], "") + "..."
-	}
-	if report == "" {
-		return text
-	}
-	return text + ": " + report
+	return text
 }
 
-// lastReport returns what an initializer last reported and, while the namespace is being deleted, who wrote it.
-func lastReport(lifecycle *nsinit.NamespaceLifecycle, entry *v1alpha1.InitializerStatus) string {
-	if lifecycle.DeletionTimestamp == nil || entry.Message == "" || entry.LastActor == "" {
-		return entry.Message
+// lastReport returns what an initializer last reported and, while the namespace is being deleted, who wrote it. One of several reports is
+// a quoted line of at most maxReport bytes, so that it cannot look like that of another.
+func lastReport(lifecycle *nsinit.NamespaceLifecycle, entry *v1alpha1.InitializerStatus, several bool) string {
+	report := entry.Message
+	if report != "" && several {
+		report = strconv.Quote(printable.Shorten(printable.Line(report), maxReport))
 	}
-	return fmt.Sprintf("%s (%s)", entry.Message, printable.Line(entry.LastActor))
+	if report != "" && lifecycle.DeletionTimestamp != nil && entry.LastActor != "" {
+		report += " (" + printable.Line(entry.LastActor) + ")"
+	}
+	return report
 }
