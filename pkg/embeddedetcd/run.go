@@ -40,7 +40,7 @@ func Run(ctx context.Context, dir string, quota int64) error {
 	if err != nil {
 		return err
 	}
-	held, err := fileutil.TryLockFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600) // a second process would take the socket
+	held, err := fileutil.TryLockFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600) // a second process would take the socket
 	if err != nil {
 		return fmt.Errorf("cannot lock %q, which another process may use: %w", dir, err)
 	}

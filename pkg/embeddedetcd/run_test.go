@@ -61,6 +61,20 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestForeignDirectory: a directory of another program is refused, and stays as it is.
+func TestForeignDirectory(t *testing.T) {
+	dir := temporary(t)
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "member"), 0o700), os.Chmod(dir, 0o755)); err != nil { //nolint:gosec // others can enter it
+		t.Fatal(err)
+	}
+	if err := Run(t.Context(), dir, 0); err == nil || !strings.Contains(err.Error(), `has files of another program, such as "member": name an empty directory with --embedded-etcd-dir`) {
+		t.Error(err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("afterwards: %v, %v", info.Mode(), err)
+	}
+}
+
 // TestFailedStart: calls are answered with the reason.
 func TestFailedStart(t *testing.T) {
 	dir := temporary(t)

@@ -18,6 +18,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -28,6 +30,8 @@ import (
 const (
 	clientSocket = "client.sock"
 	peerSocket   = "peer.sock"
+	dataDir      = "data"
+	lockFile     = "lock"
 	// maxSocketPath is the length of the longest path of a unix socket on Linux.
 	maxSocketPath = 107
 	// startTimeout bounds a start: etcd replays its log, which takes time for a large store.
@@ -123,7 +127,17 @@ func prepare(dir string) (*embed.Config, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot create the etcd directory: %w", err)
+		return nil, fmt.Errorf("cannot create the etcd directory: %w; name another with --embedded-etcd-dir, or make its parent writable for this user", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the etcd directory: %w", err)
+	}
+	isOwn := func(entry os.DirEntry) bool {
+		return strings.HasPrefix(entry.Name(), dataDir) || entry.Name() == lockFile || len(entries) == 1 && entry.Name() == "lost+found"
+	}
+	if len(entries) > 0 && !slices.ContainsFunc(entries, isOwn) {
+		return nil, fmt.Errorf("%q has files of another program, such as %q: name an empty directory with --embedded-etcd-dir", dir, entries[0].Name())
 	}
 	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a directory needs the execute bit
 		return nil, fmt.Errorf("cannot protect the etcd directory: %w", err)
@@ -150,7 +164,7 @@ func newConfig(dir, endpoint string) (*embed.Config, error) {
 	peer.Path = filepath.Join(filepath.Dir(client.Path), peerSocket)
 	config := embed.NewConfig()
 	config.Name = "nsinit"
-	config.Dir = filepath.Join(dir, "data")
+	config.Dir = filepath.Join(dir, dataDir)
 	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
 	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	config.InitialCluster = config.InitialClusterFromName(config.Name)
