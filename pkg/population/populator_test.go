@@ -40,6 +40,8 @@ type coreObjects struct {
 	applying func(path string) bool
 	// reading is called before an object is read, if it is set.
 	reading func(path string)
+	// deleted says that a finalizer keeps the objects.
+	deleted bool
 	// unavailable answers every request with 503.
 	unavailable bool
 }
@@ -69,6 +71,9 @@ func (c *coreObjects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var applied map[string]any
 		_ = json.NewDecoder(r.Body).Decode(&applied)
 		applied["metadata"].(map[string]any)["uid"] = "uid-" + r.URL.Path
+		if c.deleted {
+			applied["metadata"].(map[string]any)["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+		}
 		if status, has := object["status"]; has {
 			applied["status"] = status
 		}

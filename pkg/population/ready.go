@@ -8,6 +8,7 @@ package population
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,13 +39,16 @@ func isQuota(group, kind string) bool { return group == "" && kind == "ResourceQ
 
 // check returns an error if a stored object is not ready.
 func (o *Object) check(namespace *corev1.Namespace, stored *unstructured.Unstructured) error {
+	if stored.GetDeletionTimestamp() != nil && o.Manifest != metadataManifest {
+		return errors.New("it is being deleted, and is created again afterwards")
+	}
 	if isQuota(o.Identity.Group, o.Identity.Kind) {
 		var quota corev1.ResourceQuota
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, &quota); err != nil {
 			return err
 		}
 		if missing := Uncounted(&quota); len(missing) > 0 {
-			return fmt.Errorf("kube-controller-manager has not written %s into the status yet, and kube-apiserver enforces the status", strings.Join(missing, ", "))
+			return fmt.Errorf("kube-controller-manager has not counted %s yet, and kube-apiserver enforces only what is counted: if the cluster has no such resource, remove it from the quota", strings.Join(missing, ", "))
 		}
 	}
 	if o.ready == nil {
@@ -82,7 +86,8 @@ func (p *Populator) awaitReady(ctx context.Context, namespace *corev1.Namespace,
 	var waiting []*result
 	for i := range results {
 		isLast := !slices.ContainsFunc(results[i+1:], func(r result) bool { return r.stored != nil && r.Object.Identity == results[i].Object.Identity })
-		if results[i].stored != nil && results[i].Object.ReadyWhen() != "" && isLast { // the later manifest of an object counts
+		isChecked := results[i].stored != nil && (results[i].Object.ReadyWhen() != "" || results[i].stored.GetDeletionTimestamp() != nil)
+		if isChecked && isLast { // the later manifest of an object counts
 			waiting = append(waiting, &results[i])
 		}
 	}

@@ -72,6 +72,21 @@ func TestReadyWhen(t *testing.T) {
 	check("a repair does not wait", p.Populate(t.Context(), namespaceWith("w"), population.Repair), "", metav1.ConditionTrue, metav1.ConditionTrue)
 }
 
+// TestReadyDeleted: an object that is being deleted is not ready, whatever it is.
+func TestReadyDeleted(t *testing.T) {
+	t.Parallel()
+	p, core, client := setUp(t)
+	populate(t, client, configMapA)
+	core.deleted = true
+	if err := p.Initialize(t.Context(), namespaceWith("u")); err == nil || !strings.Contains(err.Error(), `p/m0: ConfigMap "a" is not ready: it is being deleted`) {
+		t.Errorf("it is being deleted: %v", err)
+	}
+	core.deleted = false
+	if err := p.Initialize(t.Context(), namespaceWith("u")); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestReadyLast: of two populations with one object, the later one counts.
 func TestReadyLast(t *testing.T) {
 	t.Parallel()

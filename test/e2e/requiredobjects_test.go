@@ -223,7 +223,7 @@ func TestReadyWithoutController(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.LeaveLater(t, withQuota.Name)
-	c.WaitCondition(t, withQuota.Name, v1alpha1.ConditionInitializing, "True/", `quota/quota: ResourceQuota "q" is not ready: kube-controller-manager has not written configmaps, count/secrets into the status yet`)
+	c.WaitCondition(t, withQuota.Name, v1alpha1.ConditionInitializing, "True/", `quota/quota: ResourceQuota "q" is not ready: kube-controller-manager has not counted configmaps, count/secrets yet`)
 	c.WaitWhy(t, withQuota.Name, diagnosis.QuotaNotInForce, diagnosis.Stuck, "--patience=1s")
 
 	c.Dev(t, "start", "kube-controller-manager")
