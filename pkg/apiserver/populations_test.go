@@ -8,6 +8,7 @@ package apiserver_test
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -51,6 +52,10 @@ func TestPopulationErrors(t *testing.T) {
 		p.Spec.NamespaceMetadata = &v1alpha1.PopulationNamespaceMetadata{Labels: labels}
 		return p
 	}
+	labels := map[string]string{}
+	for i := range 65 {
+		labels["l"+strconv.Itoa(i)] = "x"
+	}
 	many := make([]v1alpha1.PopulationManifest, 129)
 	for i := range many {
 		many[i] = manifestOf("m"+string(rune('a'+i/26))+string(rune('a'+i%26)), configMapTemplate)
@@ -69,6 +74,7 @@ func TestPopulationErrors(t *testing.T) {
 		"an empty object":          {populationOf("p", manifestOf("a", `{}`)), []string{"spec.manifests[0].template"}},
 		"nothing that names it":    {populationOf("p", manifestOf("a", `{"data":{}}`)), []string{"spec.manifests[0].template.apiVersion", "spec.manifests[0].template.kind", "spec.manifests[0].template.metadata.name"}},
 		"its own labels":           {labelling(map[string]string{"nsinit.dev/a": "b", "kubernetes.io/metadata.name": "c", "tier": "d", "a b": "e", "f": "${unknown}"}), []string{"spec.namespaceMetadata.labels.f", "spec.namespaceMetadata.labels[a b]", "spec.namespaceMetadata.labels[kubernetes.io/metadata.name]", "spec.namespaceMetadata.labels[nsinit.dev/a]", "spec.namespaceMetadata.labels[tier]"}},
+		"too many labels":          {labelling(labels), []string{"spec.namespaceMetadata.labels"}},
 		"a path":                   {populationOf("p", manifestOf("a", `{"apiVersion":"v1","kind":"A","metadata":{"name":"../a"}}`)), []string{"spec.manifests[0].template.metadata.name"}},
 		"a slash in an expression": {populationOf("p", manifestOf("a", `{"apiVersion":"v1","kind":"A","metadata":{"name":"${string(2/1)}"},"status":{}}`)), []string{"spec.manifests[0].template.status"}},
 		"a namespace":              {populationOf("p", manifestOf("a", `{"apiVersion":"v1","kind":"A","metadata":{"name":"a","namespace":"b"}}`)), []string{"spec.manifests[0].template.metadata.namespace"}},

@@ -26,6 +26,9 @@ import (
 // atOnce is how many objects of a namespace are applied at the same time.
 const atOnce = 8
 
+// maxMessage is the length, in bytes, at which the message of an object is cut.
+const maxMessage = 1024
+
 // Result is the outcome of a manifest or deletion in a namespace.
 type Result struct {
 	Target
@@ -76,7 +79,10 @@ func outcomesOf(results []result) (outcomes []Result, temporary error) {
 	return outcomes, temporary
 }
 
-func messageOf(err error) string { return strings.TrimSpace(printable.Lines(err.Error())) }
+// messageOf returns an error as an inventory has it: Kubernetes' errors can quote a whole object.
+func messageOf(err error) string {
+	return printable.Shorten(strings.TrimSpace(printable.Lines(err.Error())), maxMessage)
+}
 
 // run runs the tasks of a plan. A rollout goes object by object: it continues only while the namespace may be changed, and an object stays
 // while the one that its manifest has now cannot be applied. inventory has the entries of manifests that exist.
