@@ -30,6 +30,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/status"
 	"github.com/nsinit/nsinit/pkg/cli/wait"
 	"github.com/nsinit/nsinit/pkg/cli/why"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/util/printable"
 )
 
@@ -83,6 +84,9 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string
 		if server, parseErr := url.Parse(request.URL); parseErr == nil {
 			err = fmt.Errorf("the connection to the server %s was refused - did you specify the right host or port?", server.Host)
 		}
+	}
+	if apierrors.IsNotFound(err) && strings.Contains(err.Error(), "could not find the requested resource") && strings.Contains(err.Error(), v1alpha1.GroupName) {
+		err = fmt.Errorf("%w: nsinit is not installed, or nsinit-apiserver does not run; run kubectl nsinit check", err)
 	}
 	text := printable.Lines(err.Error())
 	var status apierrors.APIStatus

@@ -32,6 +32,8 @@ func TestMistakes(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte("apiVersion: v1\nkind: Config\ncurrent-context: none\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	unserved := httptest.NewServer(http.NotFoundHandler())
+	defer unserved.Close()
 	for name, test := range map[string]struct {
 		args []string
 		says string
@@ -45,6 +47,7 @@ func TestMistakes(t *testing.T) {
 		"negative patience": {[]string{"why", "ns", "--patience=-1s"}, "invalid argument \"-1s\" for \"--patience\" flag: must not be negative; see 'kubectl nsinit why --help'"},
 		"no cluster":        {[]string{"why", "ns", "--kubeconfig=" + kubeconfig}, `context was not found`},
 		"no server":         {[]string{"status", "--server=http://127.0.0.1:1"}, "error: the connection to the server 127.0.0.1:1 was refused - did you specify the right host or port?"},
+		"no API":            {[]string{"status", "--server=" + unserved.URL}, "namespacelifecycles.nsinit.dev): nsinit is not installed, or nsinit-apiserver does not run; run kubectl nsinit check"},
 		"no name of a role": {[]string{"rbac", "--user=jane"}, "the argument INITIALIZER is missing; for example:"},
 		"a role too many":   {[]string{"rbac", "a.example.com", "--view", "--user=jane"}, `unexpected argument "a.example.com": --view is for no initializer`},
 		"no such flag":      {[]string{"why", "ns", "--no"}, "unknown flag: --no; see 'kubectl nsinit why --help'"},
