@@ -555,6 +555,10 @@ func TestWhyNsinit(t *testing.T) {
 	if found := fixes(t, c, fixed); len(found) > 0 {
 		t.Errorf("the policies of nsinit exist, and it proposes %s", framework.JSON(t, found))
 	}
+	// Without a policy that uses the list of exemptions, kube-apiserver would not see its changes until it is restarted. So this one stays.
+	if out, err := c.KubectlInput(followingExemptions, "apply", "--server-side"); err != nil {
+		t.Fatal(err, out)
+	}
 	if out, err := c.Kubectl("delete", "validatingadmissionpolicy", "nsinit-guard-create"); err != nil {
 		t.Fatal(err, out)
 	}
@@ -576,6 +580,25 @@ func TestWhyNsinit(t *testing.T) {
 	again()
 	c.WaitServing(t)
 }
+
+// followingExemptions is a policy that matches no request.
+const followingExemptions = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: e2e-follows-exemptions}
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints: {resourceRules: [{apiGroups: [e2e.example.com], apiVersions: [v1], operations: [CREATE], resources: [none]}]}
+  validations: [{expression: "true"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: e2e-follows-exemptions}
+spec:
+  policyName: e2e-follows-exemptions
+  validationActions: [Deny]
+  paramRef: {name: nsinit-exemptions, namespace: nsinit-system, parameterNotFoundAction: Allow}
+`
 
 // TestWhyWithoutNsinit: the command works on a cluster without nsinit. There, namespaces whose finalizers were empty
 // before they were deleted stay terminating.
