@@ -19,6 +19,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,6 +55,9 @@ const (
 	// burstOfAlternatives is the number of namespaces that are created at the same time.
 	burstOfAlternatives = 60
 	earlyFigure         = "early writes"
+	beyondFigure        = "claims beyond the quota"
+	// quotaOfClaims is how many PersistentVolumeClaims the quota of a namespace allows.
+	quotaOfClaims = 10
 )
 
 // alternatives are measured with the settings of their releases, and with more workers and requests per second.
@@ -156,9 +160,7 @@ func (a alternative) arm() arm {
 			return nil, err
 		}
 		addTimes(figures, times, all)
-		early, err := p.early(ctx, prefix+"-probed", contentSigns(), create)
-		figures[earlyFigure] = early
-		return figures, err
+		return figures, p.probe(ctx, figures, prefix+"-probed", contentSigns(), create)
 	}}
 }
 
@@ -262,14 +264,13 @@ func populatedFor(ctx context.Context, p *plane, prefix string) (map[string]floa
 		return nil, err
 	}
 	user := p.tenant()
-	figures[earlyFigure], err = p.early(ctx, prefix+"-probed", []sign{
+	return figures, p.probe(ctx, figures, prefix+"-probed", []sign{
 		{"rolebindings.rbac.authorization.k8s.io", "namespace-admin"}, {"resourcequotas", "default"}, {"limitranges", "default"},
 		{"networkpolicies.networking.k8s.io", "default-deny"},
 	}, func(ctx context.Context, name string) error {
 		_, err := user.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		return err
 	})
-	return figures, err
 }
 
 // tenant returns a client of the tenant.
@@ -279,11 +280,12 @@ func (p *plane) tenant() kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(config)
 }
 
-// early returns in how many of 20 new namespaces the user of the RoleBinding could write before every sign appeared.
-func (p *plane) early(ctx context.Context, prefix string, signs []sign, create func(ctx context.Context, name string) error) (float64, error) {
-	const count = 20
+// probe adds in how many of 20 new namespaces the user of the RoleBinding could write before every sign appeared, and how many
+// PersistentVolumeClaims beyond their quotas this user could then store in them.
+func (p *plane) probe(ctx context.Context, figures map[string]float64, prefix string, signs []sign, create func(ctx context.Context, name string) error) error {
+	const count, most = 20, 60
 	user := p.tenant()
-	var early atomic.Int64
+	var early, beyond atomic.Int64
 	_, _, err := p.burstOf(ctx, prefix, count, count, signs, func(ctx context.Context, name string) error {
 		if err := create(ctx, name); err != nil {
 			return err
@@ -298,7 +300,23 @@ func (p *plane) early(ctx context.Context, prefix string, signs []sign, create f
 		if missing {
 			early.Add(1)
 		}
+		for n := 0; err == nil && n < most; n++ {
+			_, err = user.CoreV1().PersistentVolumeClaims(name).Create(ctx, &corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "claim-"},
+				Spec: corev1.PersistentVolumeClaimSpec{
+					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+					Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+				},
+			}, metav1.CreateOptions{})
+			if err == nil && n >= quotaOfClaims {
+				beyond.Add(1)
+			}
+		}
+		if apierrors.IsForbidden(err) {
+			return nil
+		}
 		return err
 	})
-	return float64(early.Load()), err
+	figures[earlyFigure], figures[beyondFigure] = float64(early.Load()), float64(beyond.Load())
+	return err
 }

@@ -23,7 +23,7 @@ func stored(t *testing.T, value func(scenario, arm, figure string, round int) fl
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"CPU, ms", "requests to kube-apiserver", "requests to nsinit-apiserver", "commits", "p50, ms", "p99, ms", "last, ms", "per second", "p50 of an update, ms", earlyFigure,
+	names := []string{"CPU, ms", "requests to kube-apiserver", "requests to nsinit-apiserver", "commits", "p50, ms", "p99, ms", "last, ms", "per second", "p50 of an update, ms", earlyFigure, beyondFigure,
 		"creates per second", "gets per second", "updates per second", "lists per second", "watch events per second", "memory of the server for each object, kB"}
 	for _, process := range []string{"kube-apiserver", "etcd", "kube-controller-manager", "nsinit-apiserver", "nsinit-controller-manager", "initializers"} {
 		names = append(names, "CPU of "+process+", ms", "memory of "+process+" for each namespace, kB", "memory of "+process+" with few namespaces, MB", "CPU of "+process+" when idle, ms per second")

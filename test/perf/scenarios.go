@@ -311,7 +311,8 @@ func (p *plane) populate(ctx context.Context, namespace string) error {
 		},
 		func() error {
 			_, err := p.core.CoreV1().ResourceQuotas(namespace).Create(ctx, &corev1.ResourceQuota{ObjectMeta: meta,
-				Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("50")}}}, options)
+				Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
+					corev1.ResourcePods: resource.MustParse("50"), corev1.ResourcePersistentVolumeClaims: *resource.NewQuantity(quotaOfClaims, resource.DecimalSI)}}}, options)
 			return err
 		},
 		func() error {
