@@ -123,7 +123,7 @@ func TestDelivered(t *testing.T) {
 		for _, object := range objects {
 			kinds[object.GetKind()]++
 		}
-		want := map[string]int{"ValidatingAdmissionPolicy": 10, "ValidatingAdmissionPolicyBinding": 10}
+		want := map[string]int{"ValidatingAdmissionPolicy": 11, "ValidatingAdmissionPolicyBinding": 11}
 		if stamp {
 			want["MutatingAdmissionPolicy"], want["MutatingAdmissionPolicyBinding"] = 2, 2
 		}
