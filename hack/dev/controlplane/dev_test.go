@@ -14,6 +14,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -186,6 +187,27 @@ func TestVersions(t *testing.T) {
 		}
 		if oldest := strings.TrimPrefix(filepath.Base(filepath.Dir(module)), "v"); i == 0 && !strings.Contains(string(chart), `kubeVersion: ">=`+oldest+`.0-0"`) {
 			t.Errorf("the chart does not require %s", oldest)
+		}
+	}
+}
+
+// TestOneVersion: modules that are built together require one version of each dependency, so that Go compiles it once.
+func TestOneVersion(t *testing.T) {
+	const root = "../../../"
+	required := regexp.MustCompile(`(?m)^\t(\S+) (v\S+)`)
+	versions := map[string]string{}
+	for _, module := range []string{"", "hack/dev/kubernetes/" + newest, "sdk", "sdk/initializer/controllerruntime", "test/sdk", "hack/chart", "hack/release", "test/monitoring", "test/perf"} {
+		data, err := os.ReadFile(filepath.Join(root, module, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range required.FindAllStringSubmatch(string(data), -1) {
+			path, version := line[1], line[2]
+			if module == "" {
+				versions[path] = version
+			} else if want := versions[path]; want != "" && want != version && version != "v0.0.0" { // which a replacement has
+				t.Errorf("%s requires %s %s: run go get %s@%s there, and go mod tidy", module, path, version, path, want)
+			}
 		}
 	}
 }
