@@ -203,10 +203,10 @@ func TestOneVersion(t *testing.T) {
 		}
 		for _, line := range required.FindAllStringSubmatch(string(data), -1) {
 			path, version := line[1], line[2]
-			if module == "" {
+			if versions[path] == "" && version != "v0.0.0" { // which a replacement has
 				versions[path] = version
-			} else if want := versions[path]; want != "" && want != version && version != "v0.0.0" { // which a replacement has
-				t.Errorf("%s requires %s %s: run go get %s@%s there, and go mod tidy", module, path, version, path, want)
+			} else if want := versions[path]; want != version && version != "v0.0.0" {
+				t.Errorf("%q requires %s %s, and another module %s: run go get %s@%s, and go mod tidy", module, path, version, want, path, want)
 			}
 		}
 	}
