@@ -280,43 +280,64 @@ func (p *plane) tenant() kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(config)
 }
 
-// probe adds in how many of 20 new namespaces the user of the RoleBinding could write before every sign appeared, and how many
-// PersistentVolumeClaims beyond their quotas this user could then store in them.
+// probe sets in how many of 20 new namespaces the user of the RoleBinding could write before every sign appeared, and how many
+// PersistentVolumeClaims beyond their quotas this user could store in 20 others.
 func (p *plane) probe(ctx context.Context, figures map[string]float64, prefix string, signs []sign, create func(ctx context.Context, name string) error) error {
-	const count, most = 20, 60
+	const count = 20
 	user := p.tenant()
+	// after acts as soon as the user can write.
+	after := func(prefix string, act func(ctx context.Context, name string) error) error {
+		_, _, err := p.burstOf(ctx, prefix, count, count, signs, func(ctx context.Context, name string) error {
+			if err := create(ctx, name); err != nil {
+				return err
+			}
+			if err := wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(ctx context.Context) (bool, error) {
+				_, err := user.CoreV1().ConfigMaps(name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "early"}}, metav1.CreateOptions{})
+				return err == nil, nil
+			}); err != nil {
+				return err
+			}
+			return act(ctx, name)
+		})
+		return err
+	}
 	var early, beyond atomic.Int64
-	_, _, err := p.burstOf(ctx, prefix, count, count, signs, func(ctx context.Context, name string) error {
-		if err := create(ctx, name); err != nil {
-			return err
-		}
-		if err := wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(ctx context.Context) (bool, error) {
-			_, err := user.CoreV1().ConfigMaps(name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "early"}}, metav1.CreateOptions{})
-			return err == nil, nil
-		}); err != nil {
-			return err
-		}
+	if err := after(prefix, func(ctx context.Context, name string) error {
 		missing, err := p.missing(ctx, name, signs)
 		if missing {
 			early.Add(1)
 		}
-		for n := 0; err == nil && n < most; n++ {
-			_, err = user.CoreV1().PersistentVolumeClaims(name).Create(ctx, &corev1.PersistentVolumeClaim{
-				ObjectMeta: metav1.ObjectMeta{GenerateName: "claim-"},
-				Spec: corev1.PersistentVolumeClaimSpec{
-					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-					Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-				},
-			}, metav1.CreateOptions{})
-			if err == nil && n >= quotaOfClaims {
-				beyond.Add(1)
-			}
-		}
-		if apierrors.IsForbidden(err) {
-			return nil
-		}
+		return err
+	}); err != nil {
+		return err
+	}
+	err := after(prefix+"-claims", func(ctx context.Context, name string) error {
+		stored, err := p.claim(ctx, user, name)
+		beyond.Add(int64(max(0, stored-quotaOfClaims)))
 		return err
 	})
 	figures[earlyFigure], figures[beyondFigure] = float64(early.Load()), float64(beyond.Load())
 	return err
+}
+
+// claim creates PersistentVolumeClaims until the quota refuses one, and returns how many were stored.
+func (p *plane) claim(ctx context.Context, user kubernetes.Interface, namespace string) (stored int, err error) {
+	for range 60 {
+		_, err = user.CoreV1().PersistentVolumeClaims(namespace).Create(ctx, &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "claim-"},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			},
+		}, metav1.CreateOptions{})
+		switch {
+		case err == nil:
+			stored++
+		case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+			return stored, nil
+		case !apierrors.IsConflict(err): // another client wrote the status of the quota
+			return stored, err
+		}
+	}
+	return stored, nil
 }
