@@ -63,15 +63,19 @@ func TestRun(t *testing.T) {
 
 // TestForeignDirectory: a directory of another program is refused, and stays as it is.
 func TestForeignDirectory(t *testing.T) {
-	dir := temporary(t)
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "member"), 0o700), os.Chmod(dir, 0o755)); err != nil { //nolint:gosec // others can enter it
-		t.Fatal(err)
-	}
-	if err := Run(t.Context(), dir, 0); err == nil || !strings.Contains(err.Error(), `has files of another program, such as "member": name an empty directory with --embedded-etcd-dir`) {
-		t.Error(err)
-	}
-	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("afterwards: %v, %v", info.Mode(), err)
+	for _, name := range []string{"member", "database"} {
+		dir := temporary(t)
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, name), 0o700), os.Chmod(dir, 0o755)); err != nil { //nolint:gosec // others can enter it
+			t.Fatal(err)
+		}
+		if err := Run(t.Context(), dir, 0); err == nil || !strings.Contains(err.Error(), `has files of another program, such as "`+name+`": name an empty directory with --embedded-etcd-dir`) {
+			t.Error(err)
+		}
+		info, err := os.Stat(dir)
+		entries, readErr := os.ReadDir(dir)
+		if errors.Join(err, readErr) != nil || info.Mode().Perm() != 0o755 || len(entries) != 1 {
+			t.Errorf("afterwards: %v, %v", info, entries)
+		}
 	}
 }
 

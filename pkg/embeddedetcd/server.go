@@ -127,17 +127,23 @@ func prepare(dir string) (*embed.Config, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot create the etcd directory: %w; name another with --embedded-etcd-dir, or make its parent writable for this user", err)
+		return nil, fmt.Errorf("cannot create the etcd directory: %w; name another with --embedded-etcd-dir", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the etcd directory: %w", err)
 	}
-	isOwn := func(entry os.DirEntry) bool {
-		return strings.HasPrefix(entry.Name(), dataDir) || entry.Name() == lockFile || len(entries) == 1 && entry.Name() == "lost+found"
+	var names []string
+	for _, entry := range entries {
+		if name := entry.Name(); name != clientSocket && name != peerSocket && name != "lost+found" && !strings.HasPrefix(name, ".") {
+			names = append(names, name)
+		}
 	}
-	if len(entries) > 0 && !slices.ContainsFunc(entries, isOwn) {
-		return nil, fmt.Errorf("%q has files of another program, such as %q: name an empty directory with --embedded-etcd-dir", dir, entries[0].Name())
+	isOwn := func(name string) bool {
+		return name == lockFile || name == dataDir || strings.HasPrefix(name, dataDir+".")
+	}
+	if len(names) > 0 && !slices.ContainsFunc(names, isOwn) {
+		return nil, fmt.Errorf("%q has files of another program, such as %q: name an empty directory with --embedded-etcd-dir", dir, names[0])
 	}
 	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a directory needs the execute bit
 		return nil, fmt.Errorf("cannot protect the etcd directory: %w", err)
