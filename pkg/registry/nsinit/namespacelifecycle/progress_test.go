@@ -297,7 +297,7 @@ func TestParticipants(t *testing.T) {
 	record.Status.Initializers[1].StalledTime = micro(400)
 	settlePhase(record, at(400))
 	settleStalled(record, at(400))
-	waits := `waiting for participants "a", "b"` + since + `; "a": "zone is in use" (dns)`
+	waits := `waiting for participants "a", "b"` + since + `; "a": "zone is in use" ("dns")`
 	check("b is stalled", "; "+waits, "True/CleanupTooLong "+waits+stalls)
 
 	finalize("a", v1alpha1.FinalizerKubernetes)

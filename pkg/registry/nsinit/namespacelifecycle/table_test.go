@@ -53,10 +53,10 @@ func TestWaitingFor(t *testing.T) {
 		"deleted": {[]func(lifecycle){func(l lifecycle) {
 			l.DeletionTimestamp, l.Spec.Finalizers = &metav1.Time{Time: time.Now().Add(-time.Minute)}, []v1alpha1.FinalizerName{"p", "kubernetes"}
 		}}, "p (+1)", "60s", "<none>"},
-		"deleted, with reports": {[]func(lifecycle){report(0, "half\nway", time.Hour), report(1, "busy", time.Hour), func(l lifecycle) {
+		"deleted, with reports": {[]func(lifecycle){report(0, "half\nway", time.Hour), report(1, `b"; c: "busy`, time.Hour), func(l lifecycle) {
 			l.Status.Initializers[0].LastActor = "dns"
 			l.DeletionTimestamp, l.Spec.Finalizers = &metav1.Time{Time: time.Now().Add(-time.Minute)}, []v1alpha1.FinalizerName{"a", "b", "kubernetes"}
-		}}, "a, b (+1)", "60s", `a: "half way" (dns); b: "busy"`},
+		}}, "a, b (+1)", "60s", `a: "half way" ("dns"); b: "b\"; c: \"busy"`},
 		"deleted, without participants": {[]func(lifecycle){func(l lifecycle) {
 			l.DeletionTimestamp, l.Spec.Finalizers = &metav1.Time{Time: time.Now().Add(-time.Minute)}, []v1alpha1.FinalizerName{"kubernetes"}
 		}}, "kubernetes", "60s", "<none>"},

@@ -94,15 +94,22 @@ func details(lifecycle *nsinit.NamespaceLifecycle, name string, several bool) st
 	return text
 }
 
-// lastReport returns what an initializer last reported and, while the namespace is being deleted, who wrote it. One of several reports is
-// a quoted line of at most maxReport bytes, so that it cannot look like that of another.
+// lastReport returns what an initializer last reported and, while the namespace is being deleted, who wrote it. If there are several
+// reports, both are cut at maxReport bytes and quoted, so that no report looks like two.
 func lastReport(lifecycle *nsinit.NamespaceLifecycle, entry *v1alpha1.InitializerStatus, several bool) string {
-	report := entry.Message
-	if report != "" && several {
-		report = strconv.Quote(printable.Shorten(printable.Line(report), maxReport))
+	report, actor := entry.Message, printable.Line(entry.LastActor)
+	if report == "" {
+		return ""
 	}
-	if report != "" && lifecycle.DeletionTimestamp != nil && entry.LastActor != "" {
-		report += " (" + printable.Line(entry.LastActor) + ")"
+	if several {
+		report, actor = quote(report), quote(actor)
 	}
-	return report
+	if lifecycle.DeletionTimestamp == nil || entry.LastActor == "" {
+		return report
+	}
+	return report + " (" + actor + ")"
+}
+
+func quote(text string) string {
+	return strconv.Quote(printable.Shorten(printable.Line(text), maxReport))
 }
