@@ -57,7 +57,8 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 		}
 		return true, nil, f.broken
 	})
-	f.apis = aggregatorfake.NewClientset(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: installation.APIService}})
+	f.apis = aggregatorfake.NewClientset(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: installation.APIService},
+		Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{Name: installation.APIServer}}})
 	c, err := New(Dependencies{Core: f.core, Nsinit: f.nsinit, APIs: f.apis, Events: f.events, Clock: clock, Namespace: "platform"})
 	if err != nil {
 		t.Fatal(err)

@@ -63,6 +63,8 @@ func (c *Controller) register(ctx context.Context) error {
 		return c.createAPIService(ctx)
 	case err != nil:
 		return fmt.Errorf("cannot read APIService %s: %w", installation.APIService, err)
+	case service.Spec.Service == nil:
+		return fmt.Errorf("kube-apiserver serves %s itself, so nsinit-apiserver cannot: delete the CustomResourceDefinitions of the group nsinit.dev", installation.APIService)
 	}
 	available := helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available)
 	if service.Labels[managedBy] != installation.ControllerManager || available == nil || available.Status == apiregistrationv1.ConditionTrue {

@@ -84,6 +84,17 @@ func TestRegister(t *testing.T) {
 	}
 }
 
+// TestRegisterForeign: the API of a CustomResourceDefinition is not that of nsinit.
+func TestRegisterForeign(t *testing.T) {
+	f := unregistered(t, true)
+	if _, err := f.apis.ApiregistrationV1().APIServices().Create(t.Context(), &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: installation.APIService}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.review(t.Context()); err == nil || !strings.Contains(err.Error(), "delete the CustomResourceDefinitions of the group nsinit.dev") || f.live(t) != nil {
+		t.Errorf("%v, %v", err, f.live(t))
+	}
+}
+
 // TestRegisterOff: while nsinit is off, its API is registered, because namespaces wait for it.
 func TestRegisterOff(t *testing.T) {
 	f := unregistered(t, true)
