@@ -86,7 +86,7 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string
 		}
 	}
 	if apierrors.IsNotFound(err) && strings.Contains(err.Error(), "could not find the requested resource") && strings.Contains(err.Error(), v1alpha1.GroupName) {
-		err = fmt.Errorf("%w: nsinit is not installed, or nsinit-apiserver does not run; run kubectl nsinit check", err)
+		err = fmt.Errorf("%w: %w", err, cmdutil.ErrNotRegistered)
 	}
 	text := printable.Lines(err.Error())
 	var status apierrors.APIStatus

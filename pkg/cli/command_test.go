@@ -47,7 +47,7 @@ func TestMistakes(t *testing.T) {
 		"negative patience": {[]string{"why", "ns", "--patience=-1s"}, "invalid argument \"-1s\" for \"--patience\" flag: must not be negative; see 'kubectl nsinit why --help'"},
 		"no cluster":        {[]string{"why", "ns", "--kubeconfig=" + kubeconfig}, `context was not found`},
 		"no server":         {[]string{"status", "--server=http://127.0.0.1:1"}, "error: the connection to the server 127.0.0.1:1 was refused - did you specify the right host or port?"},
-		"no API":            {[]string{"status", "--server=" + unserved.URL}, "namespacelifecycles.nsinit.dev): nsinit is not installed, or nsinit-apiserver does not run; run kubectl nsinit check"},
+		"no API":            {[]string{"status", "--server=" + unserved.URL}, "namespacelifecycles.nsinit.dev): the API of nsinit is not registered: nsinit is not installed, or does not work; run kubectl nsinit check"},
 		"no name of a role": {[]string{"rbac", "--user=jane"}, "the argument INITIALIZER is missing; for example:"},
 		"a role too many":   {[]string{"rbac", "a.example.com", "--view", "--user=jane"}, `unexpected argument "a.example.com": --view is for no initializer`},
 		"no such flag":      {[]string{"why", "ns", "--no"}, "unknown flag: --no; see 'kubectl nsinit why --help'"},

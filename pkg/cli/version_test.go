@@ -34,7 +34,7 @@ func TestVersionCommand(t *testing.T) {
 		"the plugin only":  {Args: []string{"--client"}, Out: client},
 		"the plugin, JSON": {Args: []string{"--client", "-o", "jsonpath={.kind}{.serverVersion}"}, Out: "Version"},
 
-		"not installed": {Cluster: answering(http.StatusNotFound, ""), Out: client, Err: "cannot read the version of nsinit-apiserver: the API group nsinit.dev does not exist: nsinit is not installed, or does not run"},
+		"not installed": {Cluster: answering(http.StatusNotFound, ""), Out: client, Err: "cannot read the version of nsinit-apiserver: the API of nsinit is not registered: nsinit is not installed, or does not work"},
 		"forbidden": {Cluster: answering(http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"forbidden: User \"jane\" cannot get path"}`), Out: client,
 			Err: `cannot read the version of nsinit-apiserver: forbidden: User "jane" cannot get path`},
 		"does not answer": {Cluster: answering(http.StatusServiceUnavailable, ""), Out: client, Err: "cannot read the version of nsinit-apiserver: the server is currently unable to handle the request"},

@@ -132,12 +132,15 @@ func (c *Clients) ExemptionsConfigMap(ctx context.Context) (*corev1.ConfigMap, e
 	return configMap, nil
 }
 
+// ErrNotRegistered says that kube-apiserver does not know the API of nsinit.
+var ErrNotRegistered = errors.New("the API of nsinit is not registered: nsinit is not installed, or does not work; run kubectl nsinit check")
+
 // ServerVersion reads the version of nsinit-apiserver from its OpenAPI document. kube-apiserver forwards requests for this
 // document, but not for /version.
 func (c *Clients) ServerVersion(ctx context.Context) (string, error) {
 	result := c.REST.Get().AbsPath("/openapi/v3/apis/"+v1alpha1.SchemeGroupVersion.String()).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
 	if err := result.Error(); apierrors.IsNotFound(err) {
-		return "", errors.New("the API group nsinit.dev does not exist: nsinit is not installed, or does not run; run kubectl nsinit check")
+		return "", ErrNotRegistered
 	} else if err != nil {
 		return "", err
 	}
