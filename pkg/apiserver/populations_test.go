@@ -53,7 +53,7 @@ func TestPopulationErrors(t *testing.T) {
 		return p
 	}
 	labels := map[string]string{}
-	for i := range 65 {
+	for i := range 64 {
 		labels["l"+strconv.Itoa(i)] = "x"
 	}
 	many := make([]v1alpha1.PopulationManifest, 129)

@@ -260,7 +260,7 @@ func quotas(o Observation) []Finding {
 	for _, quota := range o.Quotas {
 		if missing := population.Uncounted(&quota); len(missing) > 0 {
 			found = append(found, o.finding(QuotaNotInForce, o.overdue(&quota.CreationTimestamp), &quota.CreationTimestamp,
-				fmt.Sprintf("ResourceQuota %q is not in force: kube-controller-manager has not written %s into its status", quota.Name, strings.Join(missing, ", ")), words{"QUOTA": {quota.Name}}))
+				fmt.Sprintf("ResourceQuota %q is not in force: kube-controller-manager has not counted %s yet", quota.Name, strings.Join(missing, ", ")), words{"QUOTA": {quota.Name}}))
 		}
 	}
 	return found

@@ -404,7 +404,7 @@ func TestRules(t *testing.T) {
 			r.Spec.Initializers, r.Status.Conditions[0].Message = nil, "every initializer is done"
 		}), nil), Namespace: named(closed)}, []string{"Stuck InitializerPending"}, []string{"every initializer is done, and nsinit-controller-manager has not opened the namespace yet"}, nil},
 		"its quota is not in force": {Observation{Installation: installed(lifecycle(), nil), Namespace: named(closed), Quotas: []corev1.ResourceQuota{quotaWith(nil), quotaWith(corev1.ResourceList{"pods": resource.MustParse("0")})}},
-			[]string{"Stuck QuotaNotInForce", "Waiting InitializerPending"}, []string{`ResourceQuota "q" is not in force: kube-controller-manager has not written pods into its status`}, []string{"kubectl --namespace ns describe resourcequota q"}},
+			[]string{"Stuck QuotaNotInForce", "Waiting InitializerPending"}, []string{`ResourceQuota "q" is not in force: kube-controller-manager has not counted pods yet`}, []string{"kubectl --namespace ns describe resourcequota q"}},
 		"it waits for an object": {Observation{Installation: installed(lifecycle(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Initializers = nil }), nil), Namespace: named(closed, conditions(lacks(v1alpha1.ConditionInitializing, "waiting for x")))},
 			[]string{"Waiting ObjectsMissing"}, []string{"waiting for x"}, []string{"kubectl --namespace ns get serviceaccount/default configmap/kube-root-ca.crt"}},
 		"a tenant sees that it waits for an object": {Observation{Installation: installed(nil, forbidden("no")), Namespace: named(closed, conditions(lacks(v1alpha1.ConditionInitializing, "waiting for x")))}, []string{"Waiting ObjectsMissing"}, []string{"waiting for x"}, nil},

@@ -64,6 +64,8 @@ func (a *Applier) Await(ctx context.Context, namespace *corev1.Namespace) error 
 	return nil
 }
 
+var errDeleted = errors.New("it is being deleted, and is applied again after it is removed; if it stays, check its finalizers")
+
 // Adopt applies the content of an object to a namespace that exists already. Unlike Apply, it changes no object that
 // belongs to another client, and no field that another client owns. inventory has what was applied for manifests that still
 // exist: labels alone prove nothing, since tenants can write them. Adopt returns what is stored, or an error if the outcome is Conflict or
@@ -99,7 +101,7 @@ func (a *Applier) adopt(ctx context.Context, client *resource, namespace *corev1
 		case owner == "":
 			return nil, Conflict, errOfOther(live)
 		case live.GetDeletionTimestamp() != nil:
-			return nil, Refused, errors.New("it is being deleted, and is applied again after it is removed; if it stays, check its finalizers")
+			return nil, Refused, errDeleted
 		case owner > content.GetLabels()[v1alpha1.LabelPopulation] && isOf(owner, live, inventory):
 			return live, Unchanged, nil // the manifest of the later population counts
 		}

@@ -28,8 +28,9 @@ import (
 // metadataManifest is the name of the manifest of spec.namespaceMetadata. No other manifest can have it, because it is no DNS label.
 const metadataManifest = "namespaceMetadata"
 
-// maxMetadata is how many labels, and how many annotations, a population may set. The guard admits as many in a namespace.
-const maxMetadata = 64
+// maxLabels and maxAnnotations are how many a population may set. The guard admits 64 of each in a namespace, and counts the label with its
+// name.
+const maxLabels, maxAnnotations = 63, 64
 
 // Manifests returns the manifests of a population, beginning with that of its namespaceMetadata, which has no template.
 func Manifests(spec *v1alpha1.NamespacePopulationSpec) []v1alpha1.PopulationManifest {
@@ -45,8 +46,8 @@ func compileMetadata(environment *expressions.Environment, spec *v1alpha1.Popula
 	requirements, _ := selector.Requirements()
 	values := map[string]any{}
 	for name, entries := range map[string]map[string]string{"labels": spec.Labels, "annotations": spec.Annotations} {
-		if len(entries) > maxMetadata {
-			errs = append(errs, field.TooMany(path.Child(name), len(entries), maxMetadata))
+		if most := map[string]int{"labels": maxLabels, "annotations": maxAnnotations}[name]; len(entries) > most {
+			errs = append(errs, field.TooMany(path.Child(name), len(entries), most))
 		}
 		of := map[string]any{}
 		for _, key := range slices.Sorted(maps.Keys(entries)) {

@@ -8,7 +8,6 @@ package population
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,16 +38,13 @@ func isQuota(group, kind string) bool { return group == "" && kind == "ResourceQ
 
 // check returns an error if a stored object is not ready.
 func (o *Object) check(namespace *corev1.Namespace, stored *unstructured.Unstructured) error {
-	if stored.GetDeletionTimestamp() != nil && o.Manifest != metadataManifest {
-		return errors.New("it is being deleted, and is created again afterwards")
-	}
 	if isQuota(o.Identity.Group, o.Identity.Kind) {
 		var quota corev1.ResourceQuota
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, &quota); err != nil {
 			return err
 		}
 		if missing := Uncounted(&quota); len(missing) > 0 {
-			return fmt.Errorf("kube-controller-manager has not counted %s yet, and kube-apiserver enforces only what is counted: if the cluster has no such resource, remove it from the quota", strings.Join(missing, ", "))
+			return fmt.Errorf("kube-controller-manager has not counted %s yet, so the quota is not in force", strings.Join(missing, ", "))
 		}
 	}
 	if o.ready == nil {
@@ -86,9 +82,12 @@ func (p *Populator) awaitReady(ctx context.Context, namespace *corev1.Namespace,
 	var waiting []*result
 	for i := range results {
 		isLast := !slices.ContainsFunc(results[i+1:], func(r result) bool { return r.stored != nil && r.Object.Identity == results[i].Object.Identity })
-		isChecked := results[i].stored != nil && (results[i].Object.ReadyWhen() != "" || results[i].stored.GetDeletionTimestamp() != nil)
-		if isChecked && isLast { // the later manifest of an object counts
-			waiting = append(waiting, &results[i])
+		switch r := &results[i]; {
+		case r.stored == nil || !isLast: // the later manifest of an object counts
+		case r.stored.GetDeletionTimestamp() != nil && !isMetadata(r.Entry):
+			r.notReady(errDeleted)
+		case r.Object.ReadyWhen() != "":
+			waiting = append(waiting, r)
 		}
 	}
 	if len(waiting) == 0 {
@@ -114,9 +113,13 @@ func (p *Populator) awaitReady(ctx context.Context, namespace *corev1.Namespace,
 	})
 	p.late.Store(late != nil)
 	for _, r := range waiting {
-		r.err = fmt.Errorf("%s %q is not ready: %w", r.Entry.Kind, r.Entry.Name, r.err)
-		r.Entry.Message = messageOf(r.err)
+		r.notReady(r.err)
 	}
+}
+
+func (r *result) notReady(err error) {
+	r.err = fmt.Errorf("%s %q is not ready: %w", r.Entry.Kind, r.Entry.Name, err)
+	r.Entry.Message = messageOf(r.err)
 }
 
 // read returns a stored object.

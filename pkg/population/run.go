@@ -79,7 +79,7 @@ func outcomesOf(results []result) (outcomes []Result, temporary error) {
 	return outcomes, temporary
 }
 
-// messageOf returns an error as an inventory has it: Kubernetes' errors can quote a whole object.
+// messageOf returns an error as inventories and previews have it: Kubernetes' errors can quote a whole object.
 func messageOf(err error) string {
 	return printable.Shorten(strings.TrimSpace(printable.Lines(err.Error())), maxMessage)
 }

@@ -1602,7 +1602,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationNamespaceMetadata(ref common.Refe
 				Properties: map[string]spec.Schema{
 					"labels": {
 						SchemaProps: spec.SchemaProps{
-							Description: "labels are labels that namespaces get.",
+							Description: "labels are labels that namespaces get, at most 63.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -1617,7 +1617,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationNamespaceMetadata(ref common.Refe
 					},
 					"annotations": {
 						SchemaProps: spec.SchemaProps{
-							Description: "annotations are annotations that namespaces get.",
+							Description: "annotations are annotations that namespaces get, at most 64.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,

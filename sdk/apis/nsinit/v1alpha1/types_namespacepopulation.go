@@ -91,11 +91,11 @@ type NamespacePopulationSpec struct {
 // nsinit.dev/, kubernetes.io/metadata.name and labels that namespaceSelector reads
 // are not allowed.
 type PopulationNamespaceMetadata struct {
-	// labels are labels that namespaces get.
+	// labels are labels that namespaces get, at most 63.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty" protobuf:"bytes,1,rep,name=labels"`
 
-	// annotations are annotations that namespaces get.
+	// annotations are annotations that namespaces get, at most 64.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty" protobuf:"bytes,2,rep,name=annotations"`
 

@@ -20,9 +20,9 @@ import (
 // nsinit.dev/, kubernetes.io/metadata.name and labels that namespaceSelector reads
 // are not allowed.
 type PopulationNamespaceMetadataApplyConfiguration struct {
-	// labels are labels that namespaces get.
+	// labels are labels that namespaces get, at most 63.
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are annotations that namespaces get.
+	// annotations are annotations that namespaces get, at most 64.
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// driftPolicy is what happens after the namespace opens. Ignore, the default:
 	// who may update the namespace can change them. Repair: they follow the
