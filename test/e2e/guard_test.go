@@ -226,19 +226,8 @@ func TestGuard(t *testing.T) {
 // TestGuardAPI: no CustomResourceDefinition can serve the API of nsinit.
 func TestGuardAPI(t *testing.T) {
 	c := framework.Share(t)
-	const definition = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: namespacelifecycles.GROUP}
-spec:
-  group: GROUP
-  scope: Cluster
-  names: {plural: namespacelifecycles, singular: namespacelifecycle, kind: NamespaceLifecycle}
-  versions:
-  - {name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
-`
 	for group, admitted := range map[string]bool{"nsinit.dev": false, "nsinit.example.com": true} {
-		_, err := c.KubectlInput(strings.ReplaceAll(definition, "GROUP", group), "create", "--dry-run=server")
+		_, err := c.KubectlInput(definition(group, "NamespaceLifecycle"), "create", "--dry-run=server")
 		if (err == nil) != admitted || !admitted && !strings.Contains(err.Error(), "nsinit-guard-api") {
 			t.Errorf("%s: %v", group, err)
 		}
