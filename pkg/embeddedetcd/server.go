@@ -18,7 +18,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -133,22 +132,27 @@ func prepare(dir string) (*embed.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the etcd directory: %w", err)
 	}
-	var names []string
-	for _, entry := range entries {
-		if name := entry.Name(); name != clientSocket && name != peerSocket && name != "lost+found" && !strings.HasPrefix(name, ".") {
-			names = append(names, name)
-		}
-	}
-	isOwn := func(name string) bool {
-		return name == lockFile || name == dataDir || strings.HasPrefix(name, dataDir+".")
-	}
-	if len(names) > 0 && !slices.ContainsFunc(names, isOwn) {
-		return nil, fmt.Errorf("%q has files of another program, such as %q: name an empty directory with --embedded-etcd-dir", dir, names[0])
+	if file := foreign(entries); file != "" {
+		return nil, fmt.Errorf("%q has files of another program, such as %q: name an empty directory with --embedded-etcd-dir", dir, file)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a directory needs the execute bit
 		return nil, fmt.Errorf("cannot protect the etcd directory: %w", err)
 	}
 	return newConfig(dir, endpoint)
+}
+
+// foreign returns a file of another program, or "" if the directory is that of a member, or empty.
+func foreign(entries []os.DirEntry) (file string) {
+	for _, entry := range entries {
+		switch name := entry.Name(); {
+		case name == lockFile, name == dataDir, strings.HasPrefix(name, dataDir+"."):
+			return ""
+		case name == clientSocket, name == peerSocket, name == "lost+found", strings.HasPrefix(name, "."):
+		default:
+			file = name
+		}
+	}
+	return file
 }
 
 // Failed delivers an error when the member stops by itself.
