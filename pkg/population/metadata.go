@@ -28,10 +28,6 @@ import (
 // metadataManifest is the name of the manifest of spec.namespaceMetadata. No other manifest can have it, because it is no DNS label.
 const metadataManifest = "namespaceMetadata"
 
-// maxLabels and maxAnnotations are how many a population may set. The guard admits 64 of each in a namespace, and counts the label with its
-// name.
-const maxLabels, maxAnnotations = 63, 64
-
 // Manifests returns the manifests of a population, beginning with that of its namespaceMetadata, which has no template.
 func Manifests(spec *v1alpha1.NamespacePopulationSpec) []v1alpha1.PopulationManifest {
 	if spec.NamespaceMetadata == nil {
@@ -45,13 +41,16 @@ func compileMetadata(environment *expressions.Environment, spec *v1alpha1.Popula
 	var errs field.ErrorList
 	requirements, _ := selector.Requirements()
 	values := map[string]any{}
-	for name, entries := range map[string]map[string]string{"labels": spec.Labels, "annotations": spec.Annotations} {
-		if most := map[string]int{"labels": maxLabels, "annotations": maxAnnotations}[name]; len(entries) > most {
-			errs = append(errs, field.TooMany(path.Child(name), len(entries), most))
+	for name, some := range map[string]struct {
+		entries map[string]string
+		most    int
+	}{"labels": {spec.Labels, 63}, "annotations": {spec.Annotations, 64}} { // the guard admits 64 of each, with the label kubernetes.io/metadata.name
+		if len(some.entries) > some.most {
+			errs = append(errs, field.TooMany(path.Child(name), len(some.entries), some.most))
 		}
 		of := map[string]any{}
-		for _, key := range slices.Sorted(maps.Keys(entries)) {
-			of[key] = entries[key]
+		for _, key := range slices.Sorted(maps.Keys(some.entries)) {
+			of[key] = some.entries[key]
 			at := path.Child(name).Key(key)
 			for _, problem := range utilvalidation.IsQualifiedName(strings.ToLower(key)) {
 				errs = append(errs, field.Invalid(at, key, problem))
