@@ -26,7 +26,7 @@ import (
 const (
 	// dialTimeout bounds the time until a member answers.
 	dialTimeout = 10 * time.Second
-	// commitInterval and commitTimeout are those of statusAfterCommit.
+	// commitInterval and commitTimeout are those of compact.
 	commitInterval = 100 * time.Millisecond
 	commitTimeout  = 2 * time.Second
 	// revisionBump is more than the number of writes between a snapshot and its restore, so that no
@@ -114,12 +114,9 @@ func Reclaim(ctx context.Context, client *clientv3.Client, endpoint string, frag
 	if err != nil {
 		return 0, 0, fmt.Errorf("cannot read its status: %w", err)
 	}
-	if _, err := client.Compact(ctx, status.Header.Revision, clientv3.WithCompactPhysical()); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
-		return status.DbSize, 0, fmt.Errorf("cannot compact: %w", err)
-	}
-	compacted, err := statusAfterCommit(ctx, client, endpoint, fragmented)
+	compacted, err := compact(ctx, client, endpoint, status.Header.Revision, fragmented)
 	if err != nil {
-		return status.DbSize, 0, fmt.Errorf("cannot read its status: %w", err)
+		return status.DbSize, 0, fmt.Errorf("cannot compact: %w", err)
 	}
 	if !fragmented(compacted) {
 		return status.DbSize, compacted.DbSize, nil
@@ -137,10 +134,13 @@ func Reclaim(ctx context.Context, client *clientv3.Client, endpoint string, frag
 	return status.DbSize, now.DbSize, nil
 }
 
-// statusAfterCommit returns the status once it says so to fragmented, or after some time. The status has what a compaction freed after the
-// next commit of the member, which makes one every 100 ms if it is not busy.
-func statusAfterCommit(ctx context.Context, client *clientv3.Client, endpoint string, fragmented func(*clientv3.StatusResponse) bool) (status *clientv3.StatusResponse, err error) {
+// compact compacts the member, and returns its status once it says so to fragmented, or after some time. The status has what a compaction
+// freed only after one or more later commits. Each compaction commits, a repeated one, too, and an idle member makes no other commit.
+func compact(ctx context.Context, client *clientv3.Client, endpoint string, revision int64, fragmented func(*clientv3.StatusResponse) bool) (status *clientv3.StatusResponse, err error) {
 	err = wait.PollUntilContextTimeout(ctx, commitInterval, commitTimeout, true, func(context.Context) (bool, error) {
+		if _, err = client.Compact(ctx, revision, clientv3.WithCompactPhysical()); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+			return false, err
+		}
 		status, err = client.Status(ctx, endpoint)
 		return err == nil && fragmented(status), err
 	})
