@@ -10,7 +10,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -128,9 +127,9 @@ func TestParticipant(t *testing.T) {
 		t.Errorf("before the participant's turn the namespace's finalizers are %s", got)
 	}
 	c.DeleteNamespace(t, namespace.Name)
-	var lifecycle *v1alpha1.NamespaceLifecycle
-	framework.Eventually(t, "only the participant is left", func(ctx context.Context) (err error) {
-		lifecycle, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace.Name, metav1.GetOptions{})
+	lifecycles := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	framework.Eventually(t, "only the participant is left", func(ctx context.Context) error {
+		lifecycle, err := lifecycles.Get(ctx, namespace.Name, metav1.GetOptions{})
 		if err == nil && fmt.Sprint(lifecycle.Spec.Finalizers) != "[openshift.com/origin]" {
 			err = fmt.Errorf("finalizers are %v", lifecycle.Spec.Finalizers)
 		}
@@ -139,16 +138,17 @@ func TestParticipant(t *testing.T) {
 	if _, err := c.Core.CoreV1().Namespaces().Get(context.Background(), namespace.Name, metav1.GetOptions{}); err != nil {
 		t.Fatalf("the namespace did not wait for the participant: %v", err)
 	}
-	// With kubectl, through the aggregator.
-	lifecycle.Spec.Finalizers = nil
-	lifecycle.TypeMeta = metav1.TypeMeta{APIVersion: "nsinit.dev/v1alpha1", Kind: "NamespaceLifecycle"}
-	body, err := json.Marshal(lifecycle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.KubectlInput(string(body), "replace", "--raw", "/apis/nsinit.dev/v1alpha1/namespacelifecycles/"+namespace.Name+"/finalize"); err != nil {
-		t.Fatal(err)
-	}
+	// With kubectl, through the aggregator. The controller writes conditions meanwhile.
+	framework.Eventually(t, "the participant leaves", func(ctx context.Context) error {
+		lifecycle, err := lifecycles.Get(ctx, namespace.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		lifecycle.Spec.Finalizers = nil
+		lifecycle.TypeMeta = metav1.TypeMeta{APIVersion: "nsinit.dev/v1alpha1", Kind: "NamespaceLifecycle"}
+		_, err = c.KubectlInput(framework.JSON(t, lifecycle), "replace", "--raw", "/apis/nsinit.dev/v1alpha1/namespacelifecycles/"+namespace.Name+"/finalize")
+		return err
+	})
 	c.WaitNoLifecycle(t, namespace.Name)
 	c.WaitNoNamespace(t, namespace.Name)
 }

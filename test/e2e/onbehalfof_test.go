@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/test/e2e/framework"
@@ -79,11 +80,15 @@ func TestOnBehalfOf(t *testing.T) {
 	c.RemoveFirst(t, namespace.Name)
 	c.WaitReady(t, namespace.Name)
 	waitValue(t, c, namespace.Name, "who", user+" by "+name)
-	if namespace, err = c.Core.CoreV1().Namespaces().Get(t.Context(), namespace.Name, metav1.GetOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	addAnnotations(namespace, "example.com/b", 32)
-	if _, err := kubernetes.NewForConfigOrDie(portal).CoreV1().Namespaces().Update(t.Context(), namespace, metav1.UpdateOptions{}); err != nil {
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		live, err := c.Core.CoreV1().Namespaces().Get(t.Context(), namespace.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		addAnnotations(live, "example.com/b", 32)
+		_, err = kubernetes.NewForConfigOrDie(portal).CoreV1().Namespaces().Update(t.Context(), live, metav1.UpdateOptions{})
+		return err
+	}); err != nil {
 		t.Errorf("as many annotations as nsinit allows later: %v", err)
 	}
 	if got := c.MustPlugin(t, "plan", namespace.Name, "--output=jsonpath={.creator}"); got != user {

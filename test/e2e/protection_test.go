@@ -19,6 +19,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
@@ -69,12 +70,14 @@ func TestDeletionProtection(t *testing.T) {
 
 	// Every request that can change an annotation.
 	lift := func(client kubernetes.Interface, write func(context.Context, *corev1.Namespace) error) error {
-		n, err := c.Core.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		delete(n.Annotations, protection)
-		return write(t.Context(), n)
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			n, err := c.Core.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			delete(n.Annotations, protection)
+			return write(t.Context(), n)
+		})
 	}
 	dry := metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}
 	for who, client := range map[string]kubernetes.Interface{"editor": editor, "lifter": lifter} {

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
@@ -48,13 +49,15 @@ func TestNameBelongsToSomebody(t *testing.T) {
 		return err
 	}
 	update := func(configuration string, change func(*v1alpha1.NamespaceInitializerConfiguration)) error {
-		stored, err := client.Get(t.Context(), configuration, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		change(stored)
-		_, err = client.Update(t.Context(), stored, metav1.UpdateOptions{})
-		return err
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			stored, err := client.Get(t.Context(), configuration, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(stored)
+			_, err = client.Update(t.Context(), stored, metav1.UpdateOptions{})
+			return err
+		})
 	}
 	mine := selecting(own, "none", "false")
 	framework.Eventually(t, "the user registers its own initializer", func(context.Context) error {

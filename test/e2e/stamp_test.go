@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
@@ -135,16 +136,26 @@ func TestLifecycleCannotBePreset(t *testing.T) {
 	if err := client.Delete(t.Context(), namespace, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("deleting the NamespaceLifecycle: want Forbidden, got %v", err)
 	}
-	lifecycle, err := client.Get(t.Context(), namespace, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
+	remove := func(write func(*v1alpha1.NamespaceLifecycle) (*v1alpha1.NamespaceLifecycle, error)) (written *v1alpha1.NamespaceLifecycle, err error) {
+		return written, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			lifecycle, err := client.Get(t.Context(), namespace, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			lifecycle.Spec.Initializers = nil
+			written, err = write(lifecycle)
+			return err
+		})
 	}
-	lifecycle.Spec.Initializers = nil
-	if _, err := client.Initialize(t.Context(), namespace, lifecycle, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := remove(func(l *v1alpha1.NamespaceLifecycle) (*v1alpha1.NamespaceLifecycle, error) {
+		return client.Initialize(t.Context(), namespace, l, metav1.UpdateOptions{})
+	}); !apierrors.IsForbidden(err) {
 		t.Errorf("removing the initializer of another user: want Forbidden, got %v", err)
 	}
-	if lifecycle, err = client.Update(t.Context(), lifecycle, metav1.UpdateOptions{}); err != nil || lifecycle.Spec.Initializers == nil {
-		t.Errorf("an update of the main resource: want it to keep spec.initializers, got %v, %v", lifecycle.Spec.Initializers, err)
+	if lifecycle, err := remove(func(l *v1alpha1.NamespaceLifecycle) (*v1alpha1.NamespaceLifecycle, error) {
+		return client.Update(t.Context(), l, metav1.UpdateOptions{})
+	}); err != nil || lifecycle.Spec.Initializers == nil {
+		t.Errorf("an update of the main resource: want it to keep spec.initializers, got %v, %v", lifecycle, err)
 	}
 	if !c.IsClosed(t, namespace) {
 		t.Error("the gate has opened")

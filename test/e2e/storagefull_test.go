@@ -134,12 +134,8 @@ func waitCheck(t *testing.T, c *framework.Cluster, parts ...string) {
 // annotate writes a configuration with so many bytes in an annotation.
 func annotate(ctx context.Context, c *framework.Cluster, name string, size int) error {
 	client := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
-	configuration, err := client.Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	configuration.Annotations = map[string]string{"e2e": framework.UniqueName("x") + strings.Repeat("x", size)}
-	_, err = client.Update(ctx, configuration, metav1.UpdateOptions{})
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"e2e":"%s%s"}}}`, framework.UniqueName("x"), strings.Repeat("x", size))
+	_, err := client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }
 

@@ -390,15 +390,16 @@ func TestWhyInitializing(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	lifecycle := c.WaitCurrent(t, namespace, "one.example.com")
-	for i := range lifecycle.Status.Initializers {
-		if lifecycle.Status.Initializers[i].Name == "one.example.com" {
-			lifecycle.Status.Initializers[i].Message = "the quota server is slow"
+	framework.Eventually(t, "the initializer reports", func(ctx context.Context) error {
+		lifecycle := c.WaitCurrent(t, namespace, "one.example.com")
+		for i := range lifecycle.Status.Initializers {
+			if lifecycle.Status.Initializers[i].Name == "one.example.com" {
+				lifecycle.Status.Initializers[i].Message = "the quota server is slow"
+			}
 		}
-	}
-	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().UpdateStatus(t.Context(), lifecycle, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+		_, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().UpdateStatus(ctx, lifecycle, metav1.UpdateOptions{})
+		return err
+	})
 	says := func(finding diagnosis.Finding, parts ...string) {
 		t.Helper()
 		for _, part := range parts {
