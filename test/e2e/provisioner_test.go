@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -150,13 +151,13 @@ func TestProvisionerCrash(t *testing.T) {
 	hook := start()
 	c.WaitRegistered(t)
 
-	stop, stopped := make(chan struct{}), make(chan int)
-	go func() {
-		kills := 0
-		for {
+	// On a machine on which nothing succeeds between two kills, the number of kills is the end.
+	var killer sync.WaitGroup
+	kills := 0
+	kill := func(ctx context.Context, most int) {
+		for range most {
 			select {
-			case <-stop:
-				stopped <- kills
+			case <-ctx.Done():
 				return
 			case <-time.After(time.Duration(200+rand.IntN(800)) * time.Millisecond):
 			}
@@ -169,7 +170,11 @@ func TestProvisionerCrash(t *testing.T) {
 			_ = hook.Kill()
 			hook = start()
 		}
-	}()
+	}
+	t.Cleanup(killer.Wait)
+	initializing, stop := context.WithCancel(t.Context())
+	defer stop()
+	killer.Go(func() { kill(initializing, 40) })
 	var names, ids []string
 	for range 30 {
 		namespace := c.CreateNamespace(t, c.Admin)
@@ -188,8 +193,9 @@ func TestProvisionerCrash(t *testing.T) {
 			t.Error(err)
 		}
 		if name == names[0] {
-			close(stop)
-			t.Logf("killed %d times while namespaces were initialized", <-stopped)
+			stop()
+			killer.Wait()
+			t.Logf("killed %d times while namespaces were initialized", kills)
 			// Every namespace except the first, which may be deleted already.
 			streams, err := s.List(t.Context(), "/_streams", "id")
 			if err != nil {
@@ -204,25 +210,13 @@ func TestProvisionerCrash(t *testing.T) {
 					t.Errorf("namespace %s has %d streams", id, count[id])
 				}
 			}
-			go func() {
-				for kills := range 10 {
-					time.Sleep(time.Duration(200+rand.IntN(400)) * time.Millisecond)
-					if kills%3 == 0 {
-						s.Kill()
-						s.Start("")
-						continue
-					}
-					_ = hook.Kill()
-					hook = start()
-				}
-				stopped <- 10
-			}()
+			killer.Go(func() { kill(t.Context(), 10) })
 		}
 	}
 	for _, name := range names {
 		c.WaitNoNamespace(t, name)
 	}
-	<-stopped
+	killer.Wait()
 	framework.Eventually(t, "nothing is left behind", func(ctx context.Context) error {
 		streams, err := s.List(ctx, "/_streams", "id")
 		if err == nil && len(streams) > 0 {

@@ -35,7 +35,7 @@ func (c *Cluster) Kubectl(args ...string) (string, error) {
 
 // KubectlInput runs kubectl with a file of this content as its argument -f.
 func (c *Cluster) KubectlInput(input string, args ...string) (string, error) {
-	file, err := os.CreateTemp("", "nsinit-e2e-*.yaml")
+	file, err := os.CreateTemp("", "nsinit-input-*.yaml")
 	if err != nil {
 		return "", err
 	}
