@@ -24,6 +24,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/admission"
 	"github.com/nsinit/nsinit/pkg/admission/clusteradmission"
 	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/accessiblenamespace"
 	"github.com/nsinit/nsinit/pkg/storage"
 	"github.com/nsinit/nsinit/pkg/webhook"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
@@ -60,6 +61,8 @@ type ExtraConfig struct {
 	Certificate ServingCertificate
 	// Registrations are the admission policies and webhooks of the cluster.
 	Registrations *clusteradmission.Registrations
+	// Accessible knows which namespaces each user sees.
+	Accessible *accessiblenamespace.Index
 }
 
 // CompletedConfig can be built into a server.
@@ -92,6 +95,12 @@ func (c CompletedConfig) New() (*genericapiserver.GenericAPIServer, error) {
 	}
 	if err := generic.AddPostStartHook("nsinit-watch-registrations", func(hook genericapiserver.PostStartHookContext) error {
 		c.extra.Registrations.Start(hook)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	if err := generic.AddPostStartHook("nsinit-watch-bindings", func(hook genericapiserver.PostStartHookContext) error {
+		go c.extra.Accessible.Run(hook)
 		return nil
 	}); err != nil {
 		return nil, err

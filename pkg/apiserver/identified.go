@@ -15,6 +15,7 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/accessiblenamespace"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
 )
@@ -34,7 +35,7 @@ func withIdentifiedStorage(handler http.Handler, config *ExtraConfig) http.Handl
 		trust := config.Identity.Trust()
 		reason := context.Cause(trust)
 		switch {
-		case !info.IsResourceRequest || info.APIGroup != nsinit.GroupName:
+		case !info.IsResourceRequest || info.APIGroup != nsinit.GroupName || info.Resource == accessiblenamespace.Resource: // nothing is stored
 		case reason != nil && (info.Resource == "namespacelifecycles" || info.Verb == "list" || info.Verb == "watch"):
 			responsewriters.ErrorNegotiated(utilapierrors.NewUnavailable(reason), config.Codecs, v1alpha1.SchemeGroupVersion, w, request)
 			return

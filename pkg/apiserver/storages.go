@@ -16,6 +16,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/accessiblenamespace"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/population"
@@ -45,6 +46,7 @@ func (c CompletedConfig) storages() (map[string]rest.Storage, error) {
 		})),
 		add(generic.New(population.NewKind(), extra.Scheme, getter)),
 		add(generic.New(population.NewPopulatedKind(), extra.Scheme, getter)),
+		add(accessiblenamespace.New(extra.Accessible), nil),
 	)
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/act"
 	"github.com/nsinit/nsinit/pkg/cli/check"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
+	"github.com/nsinit/nsinit/pkg/cli/list"
 	"github.com/nsinit/nsinit/pkg/cli/off"
 	"github.com/nsinit/nsinit/pkg/cli/plan"
 	"github.com/nsinit/nsinit/pkg/cli/preview"
@@ -52,7 +53,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	command.SetErr(streams.ErrOut)
 	f := cmdutil.NewFactory(command.PersistentFlags(), streams.ErrOut)
 	for _, newCommand := range []func(cmdutil.Factory, genericiooptions.IOStreams) *cobra.Command{
-		wait.NewCreateCommand, wait.NewCommand, status.NewCommand, why.NewCommand, plan.NewCommand, preview.NewCommand, check.NewCommand, rbac.NewCommand,
+		wait.NewCreateCommand, wait.NewCommand, list.NewCommand, status.NewCommand, why.NewCommand, plan.NewCommand, preview.NewCommand, check.NewCommand, rbac.NewCommand,
 		newVersionCommand, act.NewDoneCommand, act.NewSkipCommand, act.NewFailCommand, act.NewFinalizeCommand, act.NewFreezeCommand, act.NewUnfreezeCommand,
 		off.NewOffCommand, off.NewOnCommand, static.NewCommand,
 	} {

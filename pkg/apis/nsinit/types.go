@@ -89,6 +89,24 @@ type PopulatedNamespaceList struct {
 	Items []PopulatedNamespace
 }
 
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// AccessibleNamespace is a core Namespace that the requester may get.
+type AccessibleNamespace struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+	Status v1alpha1.AccessibleNamespaceStatus
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// AccessibleNamespaceList is a list of AccessibleNamespaces.
+type AccessibleNamespaceList struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+	Items []AccessibleNamespace
+}
+
 // Terminable is an object that is deleted in two steps: it is removed from storage once each
 // participant in its spec.finalizers has acted.
 type Terminable interface {

@@ -14,8 +14,10 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	admissioninterface "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -23,12 +25,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 	basecompatibility "k8s.io/component-base/compatibility"
 	baseversion "k8s.io/component-base/version"
+	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/admission"
 	"github.com/nsinit/nsinit/pkg/admission/clusteradmission"
 	"github.com/nsinit/nsinit/pkg/apiserver"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/accessiblenamespace"
 	"github.com/nsinit/nsinit/pkg/storage"
 	"github.com/nsinit/nsinit/pkg/webhook"
 	generatedopenapi "github.com/nsinit/nsinit/sdk/generated/openapi"
@@ -91,7 +95,7 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.Extra
 	informer := c.SharedInformerFactory.InformerFor(&corev1.Namespace{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return coreinformers.NewNamespaceInformer(core, resync, cache.Indexers{})
 	})
-	if err := informer.SetTransform(cached.ClosedNamespaces); err != nil {
+	if err := informer.SetTransform(cached.ServedNamespaces); err != nil {
 		return nil, nil, err
 	}
 	namespaces := c.SharedInformerFactory.Core().V1().Namespaces().Lister()
@@ -130,6 +134,10 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.Extra
 		return nil, nil, err
 	}
 	o.Recommended.Admission.Decorators = append(admissioninterface.Decorators{registrations}, o.Recommended.Admission.Decorators...)
+	accessible, err := newAccessible(core, informer)
+	if err != nil {
+		return nil, nil, err
+	}
 	checker := authorization.New(c.Authorization.Authorizer)
 	dependencies := admission.Dependencies{
 		Checker:        checker,
@@ -151,7 +159,20 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.Extra
 			webhook.Stamp:       webhook.NewStamp(core.CoreV1(), installation.Namespace(), checker),
 		},
 		Registrations: registrations,
+		Accessible:    accessible,
 	}, []admissioninterface.PluginInitializer{registrations, dependencies}, nil
+}
+
+// newAccessible returns the index of the namespaces that each user sees. Its authorizer does not cache answers, so that open watches show
+// changes soon.
+func newAccessible(core kubernetes.Interface, namespaces cache.SharedIndexInformer) (*accessiblenamespace.Index, error) {
+	uncached, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: core.AuthorizationV1(), WebhookRetryBackoff: genericoptions.DefaultAuthWebhookRetryBackoff(),
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("cannot create an authorizer: %w", err)
+	}
+	return accessiblenamespace.NewIndex(core, namespaces, uncached, clock.RealClock{})
 }
 
 // newSpaceMonitor returns the monitor of etcd's space. It closes its client when drained is closed.

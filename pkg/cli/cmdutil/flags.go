@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
@@ -123,15 +124,32 @@ func completeNamespaces(f Factory, most int, offered func(*corev1.Namespace) boo
 		if err != nil || len(args) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		namespaces, err := clients.Core.CoreV1().Namespaces().List(command.Context(), metav1.ListOptions{})
+		namespaces, err := clients.namespaces(command.Context())
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		for i := range namespaces.Items {
-			if namespace := &namespaces.Items[i]; offered(namespace) && !slices.Contains(args, namespace.Name) {
+		for i := range namespaces {
+			if namespace := &namespaces[i]; offered(namespace) && !slices.Contains(args, namespace.Name) {
 				names = append(names, namespace.Name)
 			}
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// namespaces returns the namespaces that the user may list, or else get.
+func (c *Clients) namespaces(ctx context.Context) (found []corev1.Namespace, err error) {
+	namespaces, err := c.Core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) {
+		return namespaces.Items, err
+	}
+	// Who selects by phase sees those that are being initialized.
+	accessible, err := c.Nsinit.NsinitV1alpha1().AccessibleNamespaces().List(ctx, metav1.ListOptions{FieldSelector: "status.phase!="})
+	if err != nil {
+		return nil, err
+	}
+	for i := range accessible.Items {
+		found = append(found, *asNamespace(&accessible.Items[i]))
+	}
+	return found, nil
 }

@@ -10,9 +10,7 @@ package status
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -22,9 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -54,7 +50,6 @@ const example = `  # Which namespaces are not open, and what they wait for
   kubectl nsinit status shop --output=jsonpath='{.status.currentInitializers[*]}'`
 
 const (
-	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
 	// readers are the flags of kubectl nsinit rbac that print the permission to read NamespaceLifecycles.
 	readers = "--view"
 	// maxNamed is how many names are shown of those that an initializer waits for.
@@ -99,44 +94,17 @@ func (o *Options) Run(ctx context.Context) error {
 	return o.PrintFlags.Print(o.Out, lifecycle, nil)
 }
 
-// list shows many namespaces, as text in the columns that the server defines.
+// list shows many namespaces.
 func (o *Options) list(ctx context.Context) error {
-	accept := runtime.ContentTypeJSON
-	if o.PrintFlags.Text() {
-		accept = asTable
-	}
-	request := o.Clients.REST.Get().Resource("namespacelifecycles").SetHeader("Accept", accept)
+	request := o.Clients.REST.Get().Resource("namespacelifecycles")
 	if !o.All {
 		request.Param("fieldSelector", fields.OneTermNotEqualSelector("status.phase", string(v1alpha1.LifecycleActive)).String())
 	}
-	result := request.Do(ctx)
-	// The error of Raw lacks what the server answered.
-	if err := result.Error(); apierrors.IsForbidden(err) {
+	err := o.PrintList(ctx, request, "No namespace is initializing or terminating.")
+	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("%w; for a namespace that you may get, run kubectl nsinit status NAMESPACE", cmdutil.Permission(err, readers))
-	} else if err != nil {
-		return err
 	}
-	answer, err := result.Raw()
-	if err != nil {
-		return err
-	}
-	lifecycles, err := runtime.Decode(unstructured.UnstructuredJSONScheme, answer)
-	if err != nil {
-		return fmt.Errorf("cannot decode the response of nsinit-apiserver: %w", err)
-	}
-	return o.PrintFlags.Print(o.Out, lifecycles, func(out io.Writer) error { return o.table(out, answer) })
-}
-
-func (o *Options) table(out io.Writer, answer []byte) error {
-	var table metav1.Table
-	if err := json.Unmarshal(answer, &table); err != nil {
-		return err
-	}
-	if len(table.Rows) == 0 {
-		_, err := fmt.Fprintln(o.ErrOut, "No namespace is initializing or terminating.")
-		return err
-	}
-	return printers.NewTablePrinter(printers.PrintOptions{Wide: *o.PrintFlags.OutputFormat == "wide"}).PrintObj(&table, out)
+	return err
 }
 
 // describe shows one namespace, with a line for each initializer.

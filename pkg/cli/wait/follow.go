@@ -33,6 +33,8 @@ const (
 	// watched: tenants may get a namespace, and often neither list nor watch.
 	firstInterval = 100 * time.Millisecond
 	lastInterval  = time.Second
+	// knownAfter is how long after its creation nsinit-apiserver may not know a namespace.
+	knownAfter = 2 * time.Second
 )
 
 // follower follows one namespace. It reports a line for each initializer that is done, and meanwhile what the namespace
@@ -98,6 +100,7 @@ func (f *follower) untilOpen(ctx context.Context, name string, uid types.UID) (*
 		}
 		return ": " + last.message()
 	}
+	began := f.clients.Clock.Now()
 	err := f.until(ctx, func() (bool, error) {
 		seen, err := f.read(ctx, name)
 		switch {
@@ -105,6 +108,8 @@ func (f *follower) untilOpen(ctx context.Context, name string, uid types.UID) (*
 			return false, cmdutil.NoNamespace(name)
 		case apierrors.IsNotFound(err):
 			return false, fmt.Errorf("namespace %q was deleted before it was open%s", name, because())
+		case apierrors.IsForbidden(err) && uid != "" && f.clients.Clock.Since(began) < knownAfter:
+			return false, nil
 		case err != nil:
 			return false, err
 		case uid != "" && seen.namespace.UID != uid:
@@ -169,7 +174,7 @@ func passing(err error) bool {
 
 // read reads the namespace and, if the user has the permission, its NamespaceLifecycle.
 func (f *follower) read(ctx context.Context, name string) (sight, error) {
-	namespace, err := f.clients.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	namespace, err := f.clients.Namespace(ctx, name)
 	if err != nil || f.blind {
 		return sight{namespace: namespace}, err
 	}

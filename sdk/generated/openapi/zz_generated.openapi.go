@@ -23,6 +23,9 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
+		v1alpha1.AccessibleNamespace{}.OpenAPIModelName():                     schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespace(ref),
+		v1alpha1.AccessibleNamespaceList{}.OpenAPIModelName():                 schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespaceList(ref),
+		v1alpha1.AccessibleNamespaceStatus{}.OpenAPIModelName():               schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespaceStatus(ref),
 		v1alpha1.ConfigurationReference{}.OpenAPIModelName():                  schema_sdk_apis_nsinit_v1alpha1_ConfigurationReference(ref),
 		v1alpha1.InitializerOrdering{}.OpenAPIModelName():                     schema_sdk_apis_nsinit_v1alpha1_InitializerOrdering(ref),
 		v1alpha1.InitializerStatus{}.OpenAPIModelName():                       schema_sdk_apis_nsinit_v1alpha1_InitializerStatus(ref),
@@ -109,6 +112,152 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.TypeMeta{}.OpenAPIModelName():                                 schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
 		runtime.Unknown{}.OpenAPIModelName():                                  schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
 		version.Info{}.OpenAPIModelName():                                     schema_k8sio_apimachinery_pkg_version_Info(ref),
+	}
+}
+
+func schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespace(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AccessibleNamespace is a core Namespace that the requester may get. It is derived from the Namespace for each request, and cannot be written. While the namespace is being initialized, only its creator, users with VerbInitialize on all namespaces, and requests with a field selector on status.phase see it. The resourceVersion is not that of the Namespace.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata has the name, the UID, the labels, and the times of the creation and the deletion of the Namespace. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the state of the namespace.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.AccessibleNamespaceStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.AccessibleNamespaceStatus{}.OpenAPIModelName(), v1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespaceList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AccessibleNamespaceList is a list of AccessibleNamespaces.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list metadata. A list is never divided into pages.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the AccessibleNamespaces, in the order of their names.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.AccessibleNamespace{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.AccessibleNamespace{}.OpenAPIModelName(), v1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespaceStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AccessibleNamespaceStatus is the state of a namespace, as its Namespace shows it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"phase": {
+						SchemaProps: spec.SchemaProps{
+							Description: "phase is Initializing while no tenant can write into the namespace, then Active, and Terminating once the namespace is deleted.\n\nPossible enum values:\n - `\"Active\"` namespaces are completely initialized.\n - `\"Initializing\"` namespaces wait for an initializer.\n - `\"Terminating\"` namespaces are being deleted.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Active", "Initializing", "Terminating"},
+						},
+					},
+					"creator": {
+						SchemaProps: spec.SchemaProps{
+							Description: "creator is the user for whom the namespace was created. Only that user sees it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions are those of the Namespace. Ready is always one of them: it is True while tenants can write into the namespace. Its message, and that of Initializing, says what the namespace waits for. Frozen is True while the namespace is frozen.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.Condition{}.OpenAPIModelName()},
 	}
 }
 

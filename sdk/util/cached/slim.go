@@ -36,16 +36,18 @@ func NamespaceMetadata(object any) (any, error) {
 	return object, nil
 }
 
-// ClosedNamespaces is a cache.TransformFunc that keeps of a closed namespace what selects its initializers and what its
-// conditions say, and of an open one only what identifies it. The result shows that it is open, because it has no labels.
-func ClosedNamespaces(object any) (any, error) {
+// ServedNamespaces is a cache.TransformFunc that keeps of a namespace what users see in its AccessibleNamespace, and of a closed one also
+// what selects its initializers.
+func ServedNamespaces(object any) (any, error) {
 	namespace, ok := object.(*corev1.Namespace)
 	if !ok {
 		return object, nil
 	}
 	kept := identity(namespace)
+	kept.Labels, kept.Status = namespace.Labels, namespace.Status
+	kept.Annotations = only(namespace.Annotations, v1alpha1.AnnotationCreatedBy, v1alpha1.AnnotationOnBehalfOf)
 	if helper.IsClosed(namespace) {
-		kept.Labels, kept.Annotations, kept.Status = namespace.Labels, namespace.Annotations, namespace.Status
+		kept.Annotations = namespace.Annotations
 	}
 	return kept, nil
 }

@@ -53,14 +53,17 @@ func TestTransforms(t *testing.T) {
 		given, want any
 	}{
 		"managed fields": {WithoutManagedFields, namespace(managed), namespace(func(*corev1.Namespace) {})},
-		"closed":         {ClosedNamespaces, namespace(func(n *corev1.Namespace) { closed(n); managed(n) }), namespace(closed)},
-		"open": {ClosedNamespaces, namespace(managed),
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "uid", ResourceVersion: "5"}}},
+		"closed":         {ServedNamespaces, namespace(func(n *corev1.Namespace) { closed(n); managed(n) }), namespace(closed)},
+		"open": {ServedNamespaces, namespace(func(n *corev1.Namespace) {
+			n.Labels, n.Annotations[v1alpha1.AnnotationCreatedBy], n.Finalizers = map[string]string{"team": "a"}, "jane", []string{"a.example.com/x"}
+		}), namespace(func(n *corev1.Namespace) {
+			n.Labels, n.Annotations = map[string]string{"team": "a"}, map[string]string{v1alpha1.AnnotationCreatedBy: "jane"}
+		})},
 		"controlled":              {ControlledNamespaces, large.DeepCopy(), controlled},
 		"controlled, again":       {ControlledNamespaces, controlled.DeepCopy(), controlled},
 		"metadata":                {NamespaceMetadata, metadata, selected},
 		"a tombstone":             {WithoutManagedFields, tombstone, tombstone},
-		"a tombstone of the same": {ClosedNamespaces, tombstone, tombstone},
+		"a tombstone of the same": {ServedNamespaces, tombstone, tombstone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := test.transform(test.given)

@@ -36,8 +36,12 @@ func addFieldLabelConversions(scheme *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
-	return scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind("NamespaceInitializerConfiguration"),
-		selectable("metadata.name", "status.phase"))
+	for _, kind := range []string{"AccessibleNamespace", "NamespaceInitializerConfiguration"} {
+		if err := scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind(kind), selectable("metadata.name", "status.phase")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func selectable(supported ...string) runtime.FieldLabelConversionFunc {

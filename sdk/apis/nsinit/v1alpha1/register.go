@@ -35,6 +35,8 @@ func init() {
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
+		&AccessibleNamespace{},
+		&AccessibleNamespaceList{},
 		&NamespaceInitializerConfiguration{},
 		&NamespaceInitializerConfigurationList{},
 		&NamespaceLifecycle{},

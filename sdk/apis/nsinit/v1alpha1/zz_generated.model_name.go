@@ -12,6 +12,21 @@ SPDX-License-Identifier: Apache-2.0
 package v1alpha1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AccessibleNamespace) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.AccessibleNamespace"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AccessibleNamespaceList) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.AccessibleNamespaceList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AccessibleNamespaceStatus) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.AccessibleNamespaceStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ConfigurationReference) OpenAPIModelName() string {
 	return "com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.ConfigurationReference"
 }

@@ -43,6 +43,8 @@ func (f *genericInformer) Lister() cache.GenericLister {
 func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource) (GenericInformer, error) {
 	switch resource {
 	// Group=nsinit.dev, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithResource("accessiblenamespaces"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Nsinit().V1alpha1().AccessibleNamespaces().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("namespaceinitializerconfigurations"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Nsinit().V1alpha1().NamespaceInitializerConfigurations().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("namespacelifecycles"):

@@ -8,6 +8,10 @@ SPDX-License-Identifier: Apache-2.0
 
 package v1alpha1
 
+// AccessibleNamespaceListerExpansion allows custom methods to be added to
+// AccessibleNamespaceLister.
+type AccessibleNamespaceListerExpansion interface{}
+
 // NamespaceInitializerConfigurationListerExpansion allows custom methods to be added to
 // NamespaceInitializerConfigurationLister.
 type NamespaceInitializerConfigurationListerExpansion interface{}

@@ -14,6 +14,8 @@ import (
 
 // Interface provides access to all the informers in this group version.
 type Interface interface {
+	// AccessibleNamespaces returns a AccessibleNamespaceInformer.
+	AccessibleNamespaces() TypedAccessibleNamespaceInformer
 	// NamespaceInitializerConfigurations returns a NamespaceInitializerConfigurationInformer.
 	NamespaceInitializerConfigurations() TypedNamespaceInitializerConfigurationInformer
 	// NamespaceLifecycles returns a NamespaceLifecycleInformer.
@@ -33,6 +35,11 @@ type version struct {
 // New returns a new Interface.
 func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakListOptions internalinterfaces.TweakListOptionsFunc) Interface {
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
+}
+
+// AccessibleNamespaces returns a TypedAccessibleNamespaceInformer.
+func (v *version) AccessibleNamespaces() TypedAccessibleNamespaceInformer {
+	return &accessibleNamespaceInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }
 
 // NamespaceInitializerConfigurations returns a TypedNamespaceInitializerConfigurationInformer.

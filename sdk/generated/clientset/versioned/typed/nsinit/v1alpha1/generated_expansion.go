@@ -8,6 +8,8 @@ SPDX-License-Identifier: Apache-2.0
 
 package v1alpha1
 
+type AccessibleNamespaceExpansion interface{}
+
 type NamespaceInitializerConfigurationExpansion interface{}
 
 type NamespaceLifecycleExpansion interface{}

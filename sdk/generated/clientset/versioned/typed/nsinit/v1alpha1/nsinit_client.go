@@ -18,6 +18,7 @@ import (
 
 type NsinitV1alpha1Interface interface {
 	RESTClient() rest.Interface
+	AccessibleNamespacesGetter
 	NamespaceInitializerConfigurationsGetter
 	NamespaceLifecyclesGetter
 	NamespacePopulationsGetter
@@ -27,6 +28,10 @@ type NsinitV1alpha1Interface interface {
 // NsinitV1alpha1Client is used to interact with features provided by the nsinit.dev group.
 type NsinitV1alpha1Client struct {
 	restClient rest.Interface
+}
+
+func (c *NsinitV1alpha1Client) AccessibleNamespaces() AccessibleNamespaceInterface {
+	return newAccessibleNamespaces(c)
 }
 
 func (c *NsinitV1alpha1Client) NamespaceInitializerConfigurations() NamespaceInitializerConfigurationInterface {

@@ -18,6 +18,10 @@ type FakeNsinitV1alpha1 struct {
 	*testing.Fake
 }
 
+func (c *FakeNsinitV1alpha1) AccessibleNamespaces() v1alpha1.AccessibleNamespaceInterface {
+	return newFakeAccessibleNamespaces(c)
+}
+
 func (c *FakeNsinitV1alpha1) NamespaceInitializerConfigurations() v1alpha1.NamespaceInitializerConfigurationInterface {
 	return newFakeNamespaceInitializerConfigurations(c)
 }

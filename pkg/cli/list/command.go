@@ -1,0 +1,63 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package list is the command kubectl nsinit list: it shows the namespaces that the user may get.
+package list
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
+	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned/scheme"
+)
+
+const long = `Show the namespaces that you may get, also if you may not list all namespaces.
+
+A namespace that is being initialized is shown to its creator. With --all, it is shown to everyone who may get it.
+
+You need the permission to list AccessibleNamespaces, which the ClusterRole nsinit:tenant contains.`
+
+const example = `  # My namespaces
+  kubectl nsinit list
+
+  # Show a namespace when it opens
+  kubectl nsinit list --watch
+
+  # The names of my namespaces that I can write to
+  kubectl nsinit list --output=jsonpath='{.items[?(@.status.phase=="Active")].metadata.name}'`
+
+// Options are the options of the command.
+type Options struct {
+	cmdutil.Base
+	All   bool
+	Watch bool
+}
+
+// NewCommand returns the command.
+func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme)}}
+	o.PrintFlags.Wide = true
+	command := cmdutil.NewCommand(f, o, &cobra.Command{Use: "list", Short: "Show the namespaces that you may get", Long: long, Example: example})
+	command.Flags().BoolVarP(&o.All, "all", "A", o.All, "Also show namespaces that are being initialized.")
+	command.Flags().BoolVarP(&o.Watch, "watch", "w", o.Watch, "Also show each change, until you interrupt the command.")
+	return command
+}
+
+// Run implements cmdutil.Options.
+func (o *Options) Run(ctx context.Context) error {
+	request := o.Clients.REST.Get().Resource("accessiblenamespaces")
+	if o.All { // who selects by phase sees them
+		request.Param("fieldSelector", fields.OneTermNotEqualSelector("status.phase", "").String())
+	}
+	if o.Watch {
+		return o.PrintWatch(ctx, request)
+	}
+	return o.PrintList(ctx, request, "You may get no namespace.")
+}

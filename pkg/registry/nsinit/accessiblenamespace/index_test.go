@@ -1,0 +1,680 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package accessiblenamespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
+	"pgregory.net/rapid"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+)
+
+// rig is a server of the resource with a fake core API.
+type rig struct {
+	t    *testing.T
+	ctx  context.Context
+	core *fake.Clientset
+	rest *REST
+
+	mu sync.Mutex
+	// allowed are the permissions, as "USER VERB NAME", and asked the questions so far.
+	allowed map[string]bool
+	asked   []string
+	down    bool
+	number  int
+}
+
+func newRig(t *testing.T, objects ...runtime.Object) *rig {
+	t.Helper()
+	ctx := t.Context()
+	r := &rig{t: t, ctx: ctx, core: fake.NewClientset(objects...), allowed: map[string]bool{}}
+	factory := informers.NewSharedInformerFactory(r.core, 0)
+	index, err := NewIndex(r.core, factory.Core().V1().Namespaces().Informer(), r, clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.rest = New(index)[Resource].(*REST)
+	factory.StartWithContext(ctx)
+	go index.Run(ctx)
+	synctest.Wait()
+	return r
+}
+
+// Authorize implements authorizer.UnconditionalAuthorizer.
+func (r *rig) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	question := strings.TrimSpace(fmt.Sprintf("%s %s %s", a.GetUser().GetName(), a.GetVerb(), a.GetName()))
+	r.asked = append(r.asked, question)
+	switch {
+	case r.down:
+		return authorizer.DecisionNoOpinion, "", errors.New("down")
+	case a.GetResource() != "namespaces" || a.GetNamespace() != a.GetName() || a.GetAPIGroup() != "":
+		return authorizer.DecisionNoOpinion, "", fmt.Errorf("asked for %+v", a)
+	case r.allowed[question]:
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+// allow changes permissions.
+func (r *rig) allow(allowed bool, questions ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, q := range questions {
+		r.allowed[q] = allowed
+	}
+}
+
+// questions returns and forgets what was asked.
+func (r *rig) questions() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	asked := r.asked
+	r.asked = nil
+	slices.Sort(asked)
+	return asked
+}
+
+func namespace(name string, changes ...func(*corev1.Namespace)) *corev1.Namespace {
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{}, Annotations: map[string]string{}}}
+	for _, change := range changes {
+		change(n)
+	}
+	return n
+}
+
+func closed(n *corev1.Namespace) { n.Labels[v1alpha1.LabelInitializing] = "true" }
+
+func by(creator string) func(*corev1.Namespace) {
+	return func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationCreatedBy] = creator }
+}
+
+// put creates or updates a namespace.
+func (r *rig) put(n *corev1.Namespace) {
+	r.t.Helper()
+	r.number++
+	n.ResourceVersion = fmt.Sprint(r.number)
+	_, err := r.core.CoreV1().Namespaces().Update(r.ctx, n, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = r.core.CoreV1().Namespaces().Create(r.ctx, n, metav1.CreateOptions{})
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func (r *rig) remove(name string) {
+	r.t.Helper()
+	if err := r.core.CoreV1().Namespaces().Delete(r.ctx, name, metav1.DeleteOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func binding(namespace string, subjects ...rbacv1.Subject) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "view"}, Subjects: subjects}
+}
+
+func person(name string) rbacv1.Subject { return rbacv1.Subject{Kind: rbacv1.UserKind, Name: name} }
+
+// bind creates or removes a binding.
+func (r *rig) bind(b *rbacv1.RoleBinding) {
+	r.t.Helper()
+	if _, err := r.core.RbacV1().RoleBindings(b.Namespace).Create(r.ctx, b, metav1.CreateOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func (r *rig) unbind(namespace string) {
+	r.t.Helper()
+	if err := r.core.RbacV1().RoleBindings(namespace).Delete(r.ctx, "b", metav1.DeleteOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func (r *rig) as(name string, groups ...string) context.Context {
+	return genericapirequest.WithUser(r.ctx, &user.DefaultInfo{Name: name, Groups: groups})
+}
+
+func (r *rig) list(ctx context.Context, options internalversion.ListOptions) ([]string, string) {
+	r.t.Helper()
+	list, err := r.rest.List(ctx, &options)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var names []string
+	_ = meta.EachListItem(list, func(o runtime.Object) error {
+		names = append(names, o.(*nsinit.AccessibleNamespace).Name)
+		return nil
+	})
+	return names, list.(*nsinit.AccessibleNamespaceList).ResourceVersion
+}
+
+// byPhase asks for namespaces that are being initialized.
+func byPhase(phase v1alpha1.LifecyclePhase) internalversion.ListOptions {
+	return internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("status.phase", string(phase))}
+}
+
+// TestWhoSees: a user sees the namespaces that the authorizer lets it get, if a binding proposes them. Those that are being initialized
+// have three exceptions.
+func TestWhoSees(t *testing.T) {
+	objects := []runtime.Object{
+		namespace("open"), namespace("other"), namespace("closed", closed, by("creator")),
+		namespace("on-behalf", closed, by("portal"), func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationOnBehalfOf] = "creator" }),
+		namespace("deleted", func(n *corev1.Namespace) { n.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }),
+		binding("open", person("jane"), person("none"), rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "team"},
+			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "robot"}, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "other", Name: "robot"}),
+		binding("closed", person("jane"), person("ready")), binding("removed", person("jane")),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "named"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}, ResourceNames: []string{"other", "removed"}},
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}, ResourceNames: []string{"open"}}}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "named"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "named"},
+			Subjects: []rbacv1.Subject{person("named")}},
+	}
+	all := []string{"deleted", "open", "other"}
+	for name, test := range map[string]struct {
+		groups  []string
+		allowed []string
+		// sees are the namespaces in a list, and asks those in one by the phase Initializing.
+		sees, asks []string
+	}{
+		"stranger":                          {nil, nil, nil, nil},
+		"jane":                              {nil, []string{"get open", "get closed", "get other"}, []string{"open"}, []string{"closed"}},
+		"none":                              {nil, nil, nil, nil},
+		"member":                            {[]string{"team"}, []string{"get open"}, []string{"open"}, nil},
+		"system:serviceaccount:open:robot":  {nil, []string{"get open"}, []string{"open"}, nil},
+		"system:serviceaccount:other:robot": {nil, []string{"get open"}, []string{"open"}, nil},
+		"system:serviceaccount:none:robot":  {nil, []string{"get open"}, nil, nil},
+		"named":                             {nil, []string{"get other", "get open"}, []string{"other"}, nil},
+		"lister":                            {nil, []string{"list"}, all, []string{"closed", "on-behalf"}},
+		"getter":                            {nil, []string{"get"}, all, []string{"closed", "on-behalf"}},
+		"creator":                           {nil, nil, []string{"closed", "on-behalf"}, []string{"closed", "on-behalf"}},
+		"portal":                            {nil, nil, nil, nil},
+		"acting":                            {nil, []string{"list", "initialize"}, []string{"closed", "deleted", "on-behalf", "open", "other"}, []string{"closed", "on-behalf"}},
+		"ready":                             {nil, []string{"get closed", "initialize"}, []string{"closed"}, []string{"closed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, objects...)
+				for _, q := range test.allowed {
+					r.allow(true, name+" "+q)
+				}
+				ctx := r.as(name, test.groups...)
+				if got, _ := r.list(ctx, internalversion.ListOptions{}); !slices.Equal(got, test.sees) {
+					t.Errorf("sees %q, want %q", got, test.sees)
+				}
+				if got, _ := r.list(ctx, byPhase(v1alpha1.LifecycleInitializing)); !slices.Equal(got, test.asks) {
+					t.Errorf("sees %q when it asks, want %q", got, test.asks)
+				}
+				for _, n := range []string{"open", "other", "closed", "on-behalf", "deleted", "removed"} {
+					_, err := r.rest.Get(ctx, n, nil)
+					want := slices.Contains(test.sees, n) || n != "removed" && n != "closed" && slices.Contains(test.allowed, "get "+n)
+					if (err == nil) != want || err != nil && err.Error() != fmt.Sprintf(`accessiblenamespaces.nsinit.dev %q not found`, n) {
+						t.Errorf("get %s: %v", n, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// follower keeps what a watch has shown.
+type follower struct {
+	seen   map[string]*nsinit.AccessibleNamespace
+	events []string
+	err    *metav1.Status
+	// version is that of the last event or bookmark.
+	version string
+	watch   watch.Interface
+}
+
+func (r *rig) watch(ctx context.Context, options internalversion.ListOptions) *follower {
+	r.t.Helper()
+	f := &follower{seen: map[string]*nsinit.AccessibleNamespace{}, version: options.ResourceVersion}
+	r.follow(ctx, f, options)
+	return f
+}
+
+// follow begins, or goes on, with a watch.
+func (r *rig) follow(ctx context.Context, f *follower, options internalversion.ListOptions) {
+	r.t.Helper()
+	w, err := r.rest.Watch(ctx, &options)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	f.watch = w
+	go func() {
+		for e := range w.ResultChan() {
+			n, ok := e.Object.(*nsinit.AccessibleNamespace)
+			switch {
+			case !ok:
+				f.err = e.Object.(*metav1.Status)
+				continue
+			case e.Type == watch.Deleted:
+				delete(f.seen, n.Name)
+			case e.Type != watch.Bookmark:
+				f.seen[n.Name] = n
+			}
+			f.version = n.ResourceVersion
+			f.events = append(f.events, strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Type, n.Name, n.Annotations[metav1.InitialEventsAnnotationKey])))
+		}
+	}()
+	synctest.Wait()
+}
+
+// take returns the events since the last call.
+func (f *follower) take() []string {
+	synctest.Wait()
+	events := f.events
+	f.events = nil
+	return events
+}
+
+func expect(t *testing.T, f *follower, want ...string) {
+	t.Helper()
+	got := f.take()
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("got the events %q, want %q", got, want)
+	}
+}
+
+// TestWatch: a tenant sees its namespace when it opens, or from its creation if it asks or is the creator. A permission that is granted
+// or withdrawn shows within two seconds, and one question is asked for each namespace that it concerns, twice.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, namespace("other"), namespace("another"))
+		r.allow(true, "jane get shop", "admin list")
+		jane, asking := r.watch(r.as("jane"), internalversion.ListOptions{}), r.watch(r.as("jane"), byPhase(v1alpha1.LifecycleInitializing))
+		creator, admin := r.watch(r.as("creator"), internalversion.ListOptions{}), r.watch(r.as("admin"), internalversion.ListOptions{})
+		expect(t, admin, "ADDED another", "ADDED other")
+		r.questions()
+		r.put(namespace("shop", closed, by("creator")))
+		expect(t, creator, "ADDED shop")
+		r.bind(binding("shop", person("jane")))
+		time.Sleep(2 * time.Second)
+		expect(t, jane)
+		expect(t, asking, "ADDED shop")
+		if got := r.questions(); !slices.Equal(got, []string{"jane get shop", "jane get shop"}) {
+			t.Errorf("asked %q", got)
+		}
+		r.put(namespace("shop", by("creator")))
+		expect(t, jane, "ADDED shop")
+		expect(t, asking, "DELETED shop")
+		expect(t, creator, "DELETED shop")
+		expect(t, admin, "ADDED shop")
+		r.put(namespace("shop", by("creator"), func(n *corev1.Namespace) { n.Labels["team"] = "a" }))
+		expect(t, jane, "MODIFIED shop")
+		r.allow(false, "jane get shop")
+		r.unbind("shop")
+		time.Sleep(2 * time.Second)
+		expect(t, jane, "DELETED shop")
+		r.bind(binding("shop", person("jane")))
+		r.allow(true, "jane get shop")
+		time.Sleep(2 * time.Second)
+		expect(t, jane, "ADDED shop")
+
+		// The permission does not count for the next namespace of the name.
+		r.remove("shop")
+		expect(t, jane, "DELETED shop")
+		r.allow(false, "jane get shop")
+		r.put(namespace("shop", func(n *corev1.Namespace) { n.UID = "second" }))
+		time.Sleep(2 * time.Second)
+		expect(t, jane)
+		expect(t, admin, "ADDED shop", "DELETED shop", "MODIFIED shop")
+
+		// A watch without changes asks nothing.
+		r.questions()
+		time.Sleep(time.Hour)
+		if got := r.questions(); len(got) > 0 {
+			t.Errorf("asked %q", got)
+		}
+		// All namespaces become visible, and invisible.
+		r.allow(true, "jane list")
+		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Subjects: []rbacv1.Subject{person("jane")}}
+		if _, err := r.core.RbacV1().ClusterRoleBindings().Create(r.ctx, binding, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		expect(t, jane, "ADDED another", "ADDED other", "ADDED shop")
+		r.allow(false, "jane list")
+		if err := r.core.RbacV1().ClusterRoleBindings().Delete(r.ctx, "all", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		expect(t, jane, "DELETED another", "DELETED other", "DELETED shop")
+	})
+}
+
+// TestLaggingServer: kube-apiserver learns of a binding after nsinit-apiserver.
+func TestLaggingServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, namespace("shop"))
+		jane := r.watch(r.as("jane"), internalversion.ListOptions{})
+		r.bind(binding("shop", person("jane")))
+		time.Sleep(settleTime / 2)
+		r.allow(true, "jane get shop")
+		time.Sleep(settleTime)
+		expect(t, jane, "ADDED shop")
+	})
+}
+
+// TestQuestions: a list asks once for each candidate in the cache period, and none while all namespaces are allowed.
+func TestQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, namespace("shop"), namespace("depot"), namespace("other"), binding("shop", person("jane"), person("admin")), binding("depot", person("jane")))
+		r.allow(true, "jane get shop", "admin list")
+		for name, want := range map[string][]string{
+			"jane":  {"jane get", "jane get depot", "jane get shop", "jane initialize", "jane list"},
+			"admin": {"admin initialize", "admin list"},
+		} {
+			for _, wait := range []time.Duration{0, cachePeriod} {
+				time.Sleep(wait)
+				r.list(r.as(name), internalversion.ListOptions{})
+				if got := r.questions(); !slices.Equal(got, want) {
+					t.Errorf("asked %q, want %q", got, want)
+				}
+				r.list(r.as(name), internalversion.ListOptions{})
+				if got := r.questions(); len(got) > 0 {
+					t.Errorf("asked %q", got)
+				}
+			}
+		}
+		// A namespace that exists and one that does not are asked for in the same way.
+		r.list(r.as("jane"), internalversion.ListOptions{})
+		r.questions()
+		for _, name := range []string{"other", "none"} {
+			_, _ = r.rest.Get(r.as("jane"), name, nil)
+			if got := r.questions(); !slices.Equal(got, []string{"jane get " + name}) {
+				t.Errorf("asked %q", got)
+			}
+		}
+	})
+}
+
+// TestVersions: a watch goes on from a version of this process, unless there were too many changes since.
+func TestVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, namespace("shop"), binding("shop", person("jane")))
+		r.allow(true, "jane get shop", "john list")
+		ctx := r.as("jane")
+		_, version := r.list(ctx, internalversion.ListOptions{})
+		r.put(namespace("shop", func(n *corev1.Namespace) { n.Labels["a"] = "b" }))
+		expect(t, r.watch(ctx, internalversion.ListOptions{ResourceVersion: version}), "MODIFIED shop")
+		time.Sleep(time.Second)
+		_, johns := r.list(r.as("john"), internalversion.ListOptions{})
+		time.Sleep(time.Second)
+		expect(t, r.watch(ctx, internalversion.ListOptions{ResourceVersion: johns}))
+		yes, no := true, false
+		initial := internalversion.ListOptions{SendInitialEvents: &yes, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
+		f := r.watch(ctx, initial)
+		expect(t, f, "ADDED shop", "BOOKMARK  true")
+		expect(t, r.watch(ctx, internalversion.ListOptions{SendInitialEvents: &no}))
+		expect(t, r.watch(ctx, internalversion.ListOptions{ResourceVersion: "0"}), "ADDED shop")
+		time.Sleep(bookmarkInterval)
+		expect(t, f, "BOOKMARK")
+		for n := range 3 * maxLog {
+			r.put(namespace("shop", func(shop *corev1.Namespace) { shop.Labels["n"] = fmt.Sprint(n) }))
+		}
+		f.watch.Stop()
+		expect(t, r.watch(ctx, internalversion.ListOptions{ResourceVersion: f.version}))
+		now := versions{clock: clock.RealClock{}, instance: r.rest.index.instance}
+		other := now
+		other.instance ^= 1
+		for _, bad := range []string{version, "5", "x", "-1", text(other.now()), text(now.now() + 1<<40), "99999999999999999999999"} {
+			options := internalversion.ListOptions{ResourceVersion: bad}
+			w, err := r.rest.Watch(ctx, &options)
+			if err == nil {
+				defer w.Stop()
+				event := <-w.ResultChan()
+				err = apierrors.FromObject(event.Object)
+			}
+			if !apierrors.IsResourceExpired(err) {
+				t.Errorf("watch from %s: %v", bad, err)
+			}
+			if _, err := r.rest.List(ctx, &options); !apierrors.IsResourceExpired(err) && bad != version {
+				t.Errorf("list at %s: %v", bad, err)
+			}
+		}
+		if _, err := r.rest.List(ctx, &internalversion.ListOptions{Continue: "x"}); !apierrors.IsBadRequest(err) {
+			t.Errorf("list with a continue token: %v", err)
+		}
+	})
+}
+
+// TestUnavailable: no part of a list is returned before everything is known, or while the authorizer does not answer.
+func TestUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, namespace("shop"), binding("shop", person("jane")))
+		r.allow(true, "jane get shop")
+		requests := func() error {
+			ctx, options := r.as("jane"), internalversion.ListOptions{}
+			_, get := r.rest.Get(ctx, "shop", nil)
+			_, list := r.rest.List(ctx, &options)
+			w, watching := r.rest.Watch(ctx, &options)
+			if watching == nil {
+				w.Stop()
+			}
+			if (get == nil) != (list == nil) || (get == nil) != (watching == nil) {
+				t.Errorf("get: %v, list: %v, watch: %v", get, list, watching)
+			}
+			return get
+		}
+		synced := r.rest.index.synced
+		for n := range synced {
+			r.rest.index.synced = slices.Clone(synced)
+			r.rest.index.synced[n] = func() bool { return false }
+			if seconds, ok := apierrors.SuggestsClientDelay(requests()); !ok || seconds < 1 {
+				t.Errorf("%d: retry after %d seconds", n, seconds)
+			}
+		}
+		r.rest.index.synced = synced
+		if len(synced) != 5 || requests() != nil {
+			t.Errorf("%d informers", len(synced))
+		}
+		watching := r.watch(r.as("jane"), internalversion.ListOptions{})
+		r.down = true
+		time.Sleep(cachePeriod)
+		if err := requests(); !apierrors.IsServiceUnavailable(err) {
+			t.Errorf("while the authorizer is down: %v", err)
+		}
+		r.unbind("shop")
+		time.Sleep(cachePeriod)
+		expect(t, watching, "ADDED shop")
+		r.down = false
+		r.allow(false, "jane get shop")
+		time.Sleep(2 * settleTime)
+		expect(t, watching, "DELETED shop")
+	})
+}
+
+// TestForget: views without requests, and what no watch needs, are removed.
+func TestForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, namespace("shop"))
+		watching := r.watch(r.as("watching"), internalversion.ListOptions{})
+		for n := range maxViews + 100 {
+			r.list(r.as(fmt.Sprint(n)), internalversion.ListOptions{})
+		}
+		index := r.rest.index
+		if len(index.views) > maxViews {
+			t.Errorf("%d views", len(index.views))
+		}
+		v := index.views[`{"Name":"watching","UID":"","Groups":null,"Extra":null}`]
+		r.allow(true, "watching get shop")
+		r.bind(binding("shop", person("watching")))
+		time.Sleep(2 * settleTime)
+		for n := range 3 * maxLog {
+			r.put(namespace("shop", func(namespace *corev1.Namespace) { namespace.Labels["n"] = fmt.Sprint(n) }))
+		}
+		if len(v.log) < maxLog || len(v.log) > 2*maxLog {
+			t.Errorf("the log has %d changes", len(v.log))
+		}
+		r.unbind("shop")
+		r.remove("shop")
+		time.Sleep(idlePeriod + 2*bookmarkInterval)
+		if len(index.views) != 1 || len(v.granted)+len(v.seen) != 0 {
+			t.Errorf("%d views, %v %v", len(index.views), v.granted, v.seen)
+		}
+		watching.watch.Stop()
+		time.Sleep(idlePeriod + 2*bookmarkInterval)
+		if len(index.views) != 0 {
+			t.Errorf("left: %v", index.views)
+		}
+	})
+}
+
+// step is something that happens in TestSameInTheEnd.
+type step struct {
+	what, name, user, selection      string
+	closed, labelled, list, initiate bool
+	allowed                          bool
+	pause                            time.Duration
+}
+
+func drawStep(t *rapid.T) step {
+	return step{
+		what:      rapid.SampledFrom([]string{"put", "remove", "bind", "all", "pause", "interrupt"}).Draw(t, "what"),
+		name:      rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name"),
+		user:      rapid.SampledFrom([]string{"jane", "john"}).Draw(t, "user"),
+		selection: rapid.SampledFrom([]string{"", "initializing", "label", "name"}).Draw(t, "selection"),
+		closed:    rapid.Bool().Draw(t, "closed"), labelled: rapid.Bool().Draw(t, "labelled"),
+		allowed: rapid.Bool().Draw(t, "allowed"), list: rapid.Bool().Draw(t, "list"), initiate: rapid.Bool().Draw(t, "initialize"),
+		pause: rapid.SampledFrom([]time.Duration{0, time.Millisecond, reviewDelay, settleTime, time.Minute}).Draw(t, "pause"),
+	}
+}
+
+// TestSameInTheEnd: whatever happens, and however often a watch is interrupted, its events lead to what a list shows.
+func TestSameInTheEnd(t *testing.T) {
+	rapid.Check(t, func(draw *rapid.T) {
+		steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 30).Draw(draw, "steps")
+		var problem string
+		synctest.Test(t, func(t *testing.T) { problem = play(newRig(t), steps) })
+		if problem != "" {
+			draw.Fatal(problem)
+		}
+	})
+}
+
+// play plays steps, and returns how a watch and a list differ in the end.
+func play(r *rig, steps []step) (problem string) {
+	selections := map[string]internalversion.ListOptions{"": {}, "initializing": byPhase(v1alpha1.LifecycleInitializing),
+		"label": {LabelSelector: labels.SelectorFromSet(labels.Set{"x": "y"})}, "name": {FieldSelector: fields.OneTermEqualSelector("metadata.name", "a")}}
+	followers := map[string]*follower{}
+	begin := func(who, what string) {
+		options, f := selections[what], followers[who+" "+what]
+		if f == nil {
+			f = &follower{seen: map[string]*nsinit.AccessibleNamespace{}}
+			followers[who+" "+what] = f
+			_, f.version = r.list(r.as(who), internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "none")})
+		} else {
+			options.ResourceVersion = f.version
+		}
+		r.follow(r.as(who), f, options)
+	}
+	for _, who := range []string{"jane", "john"} {
+		for what := range selections {
+			begin(who, what)
+		}
+	}
+	existing, bound := map[string]*corev1.Namespace{}, map[string]bool{}
+	for n, s := range steps {
+		switch s.what {
+		case "put":
+			namespace := namespace(s.name, by(s.user), func(n *corev1.Namespace) {
+				if s.closed {
+					closed(n)
+				}
+				if s.labelled {
+					n.Labels["x"] = "y"
+				}
+			})
+			namespace.UID = types.UID(fmt.Sprint(n))
+			if old := existing[s.name]; old != nil {
+				namespace.UID = old.UID
+			}
+			existing[s.name] = namespace
+			r.put(namespace)
+		case "remove":
+			if existing[s.name] != nil {
+				delete(existing, s.name)
+				r.remove(s.name)
+			}
+		case "bind":
+			r.allow(s.allowed, s.user+" get "+s.name)
+			if bound[s.name] {
+				r.unbind(s.name)
+			} else {
+				r.bind(binding(s.name, person("jane"), person("john")))
+			}
+			bound[s.name] = !bound[s.name]
+		case "all":
+			r.allow(s.list, s.user+" list")
+			r.allow(s.initiate, s.user+" initialize")
+			b := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(n)}, Subjects: []rbacv1.Subject{person(s.user)}}
+			if _, err := r.core.RbacV1().ClusterRoleBindings().Create(r.ctx, b, metav1.CreateOptions{}); err != nil {
+				r.t.Fatal(err)
+			}
+		case "interrupt":
+			followers[s.user+" "+s.selection].watch.Stop()
+			synctest.Wait()
+			time.Sleep(s.pause)
+			begin(s.user, s.selection)
+		}
+		time.Sleep(s.pause)
+		synctest.Wait()
+	}
+	time.Sleep(2 * cachePeriod)
+	for who, f := range followers {
+		name, what, _ := strings.Cut(who, " ")
+		options := selections[what]
+		list, err := r.rest.List(r.as(name), &options)
+		if err != nil || f.err != nil {
+			return fmt.Sprint(err, f.err)
+		}
+		want := map[string]*nsinit.AccessibleNamespace{}
+		for i, n := range list.(*nsinit.AccessibleNamespaceList).Items {
+			want[n.Name] = &list.(*nsinit.AccessibleNamespaceList).Items[i]
+		}
+		without := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".ResourceVersion" }, cmp.Ignore())
+		if diff := cmp.Diff(want, f.seen, without); diff != "" {
+			return fmt.Sprintf("%s: the watch and the list differ: %s\nevents: %q", who, diff, f.events)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,175 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package accessiblenamespace
+
+import (
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
+)
+
+const (
+	// instanceBits are the low bits of a resourceVersion. They identify the process, because another one has not the same log of changes.
+	instanceBits = 20
+	// maxLog is how many changes a view keeps at least.
+	maxLog = 1024
+)
+
+// versions creates the resourceVersions of one view. They grow with the time in milliseconds, or faster if there are several changes in one.
+// So they do not tell a user about changes of namespaces that the user does not see.
+type versions struct {
+	clock    clock.PassiveClock
+	instance uint64
+	time     uint64
+}
+
+// now returns the version of the state after all changes so far.
+func (v *versions) now() uint64 {
+	v.time = max(v.time, uint64(v.clock.Now().UnixMilli())) //nolint:gosec // not before 1970
+	return v.time<<instanceBits | v.instance
+}
+
+// next returns the version of a change. It is greater than all that were returned before.
+func (v *versions) next() uint64 {
+	v.time++
+	return v.now()
+}
+
+// parse returns the version that a client has of this view, or false.
+func (v *versions) parse(text string) (uint64, bool) {
+	version, err := strconv.ParseUint(text, 10, 64)
+	return version, err == nil && version&(1<<instanceBits-1) == v.instance && version <= v.now()
+}
+
+// decision is what the authorizer said about one permission of a user.
+type decision struct {
+	allowed bool
+	// reviewed is when the authorizer was asked. It is zero before it was.
+	reviewed time.Time
+	// stale is when a binding last changed that may concern the permission.
+	stale time.Time
+}
+
+// fresh returns whether the decision still holds. With a maxAge, it must not be older. An answer soon after a change of a binding may be
+// older than the change, because kube-apiserver learns of it at another time than this process.
+func (d *decision) fresh(now time.Time, maxAge time.Duration) bool {
+	return !d.reviewed.IsZero() && !d.reviewed.Before(d.stale.Add(settleTime)) && (maxAge == 0 || now.Sub(d.reviewed) < maxAge)
+}
+
+// recent returns whether another watch of the user has just asked.
+func (d *decision) recent(now time.Time) bool {
+	return !d.reviewed.Before(d.stale) && now.Sub(d.reviewed) < reviewDelay
+}
+
+// set sets the decision, and returns whether it changed.
+func (d *decision) set(allowed bool, reviewed time.Time) bool {
+	changed := d.allowed != allowed
+	d.allowed, d.reviewed = allowed, reviewed
+	return changed
+}
+
+// state is a namespace as a user sees it. The namespace is nil if the user may not get it, or it does not exist.
+type state struct {
+	namespace *corev1.Namespace
+	// hidden says that only requests see it that ask for namespaces that are being initialized.
+	hidden bool
+	// version is that of the last change.
+	version uint64
+}
+
+// transition is a change of what a user sees. The version of after is that of the change.
+type transition struct{ before, after state }
+
+// view is what one user sees, with the last changes. The lock of its index protects it.
+type view struct {
+	versions
+	user     user.Info
+	subjects sets.Set[string]
+	// everything is the permission to list all namespaces, or to get each, and initialize the one to initialize all.
+	everything, initialize decision
+	// granted are the permissions to get single namespaces: those that a binding may grant, that the user asked for, or that the user
+	// created and that are closed.
+	granted map[string]*decision
+	// seen are the namespaces that the user sees, and log the changes after the version since.
+	seen  map[string]state
+	log   []transition
+	since uint64
+	// uses is how many requests use the view, and used when the last one ended.
+	uses int
+	used time.Time
+	// reviewing is held while the authorizer is asked.
+	reviewing chan struct{}
+	// changed is closed when log grows or a permission is stale.
+	changed chan struct{}
+}
+
+// wake wakes the watches.
+func (v *view) wake() {
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
+// permission returns the permission to get a namespace.
+func (v *view) permission(name string) *decision {
+	if v.granted[name] == nil {
+		v.granted[name] = &decision{}
+	}
+	return v.granted[name]
+}
+
+// see returns how the user sees a namespace. Its creator sees it without a permission while it is closed.
+func (v *view) see(namespace *corev1.Namespace) state {
+	if namespace == nil {
+		return state{}
+	}
+	d, closed := v.granted[namespace.Name], helper.IsClosed(namespace)
+	switch {
+	case closed && helper.Creator(namespace) == v.user.GetName():
+		return state{namespace: namespace}
+	case v.everything.allowed || d != nil && d.allowed:
+		return state{namespace: namespace, hidden: closed && !v.initialize.allowed}
+	}
+	return state{}
+}
+
+// update sets how the user sees the namespace of a name, and adds the change to the log.
+func (v *view) update(name string, after state) {
+	before := v.seen[name]
+	switch {
+	case before.namespace == nil && after.namespace == nil:
+		return
+	case before.namespace == nil || after.namespace == nil:
+	case before.namespace.UID != after.namespace.UID:
+		v.update(name, state{})
+		before = state{}
+	case before.hidden == after.hidden && sameForUsers(before.namespace, after.namespace):
+		return
+	}
+	after.version = v.next()
+	if v.seen[name] = after; after.namespace == nil {
+		delete(v.seen, name)
+	}
+	v.log = append(v.log, transition{before, after})
+	if len(v.log) > 2*maxLog {
+		v.since = v.log[maxLog-1].after.version
+		v.log = append([]transition(nil), v.log[maxLog:]...)
+	}
+	v.wake()
+}
+
+// sameForUsers returns whether two states of a namespace give the same object.
+func sameForUsers(a, b *corev1.Namespace) bool {
+	return a.DeletionTimestamp.Equal(b.DeletionTimestamp) && helper.Creator(a) == helper.Creator(b) &&
+		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Status, b.Status)
+}
