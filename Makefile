@@ -131,6 +131,11 @@ perf-memory: build ## Measure the memory of the programs while a tenant creates 
 	@cd test/perf && go build -o $(OUTPUT)/bin/perf .
 	@$(OUTPUT)/bin/perf memory
 
+.PHONY: perf-access
+perf-access: build ## Measure lists and watches of the namespaces of 1,000 users.
+	@cd test/perf && go build -o $(OUTPUT)/bin/perf .
+	@$(OUTPUT)/bin/perf access
+
 .PHONY: bench
 bench: ## Run the benchmarks.
 	@go test -run '^$$' -bench . -benchmem ./...

@@ -123,7 +123,9 @@ func TestWhoSees(t *testing.T) {
 	mine, others := c.CreateNamespace(t, c.Admin).Name, c.CreateNamespace(t, c.Admin).Name
 	c.WaitReady(t, mine)
 	c.WaitReady(t, others)
-	user := func(rules ...rbacv1.PolicyRule) *rest.Config { return c.User(t, c.Name("sees"), append(rules, tenants())...) }
+	user := func(rules ...rbacv1.PolicyRule) *rest.Config {
+		return c.User(t, c.Name("sees"), append(rules, tenants())...)
+	}
 	stranger, named, getter, lister, bound, member := user(), user(onNamespaces("get", mine)), user(onNamespaces("get")), user(onNamespaces("list")), user(), user()
 	account, robot := c.ServiceAccount(t, tenants())
 	bindView(t, c, mine, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: bound.Impersonate.UserName})
@@ -201,6 +203,8 @@ func TestTenantsInformer(t *testing.T) {
 		unbind()
 		sees("it was withdrawn", false)
 	}
+	c.Dev(t, "kill", "nsinit-apiserver")
+	c.Dev(t, "start", "nsinit-apiserver")
 	bindView(t, c, name, subject)
 	sees("a permission was granted", true)
 	c.DeleteNamespace(t, name)

@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -31,6 +32,7 @@ const usage = `usage: perf COMMAND [FLAGS]
   content      keep the content of deleted namespaces in several ways, and print what that costs
   repairs      repair objects while a population change reaches thousands of namespaces, and print how long that takes
   memory       create the largest namespaces that are admitted, and print how much memory the programs use in cgroups
+  access       list and watch the namespaces of many users, and print how long that takes and what it costs
   initializer  serve initializers, as run does in a separate process
 `
 
@@ -101,6 +103,16 @@ func run(ctx context.Context, args []string) error {
 		namespaces := flags.Int("namespaces", 1000, "the number of namespaces")
 		action = func() error {
 			return measureMemory(ctx, planes, *namespaces)
+		}
+	case "access":
+		planesFlag(flags, &planes)
+		sizes := []int{100, 1000, 10000}
+		flags.Func("sizes", "the numbers of namespaces, separated by commas, in order (default 100,1000,10000)", func(text string) error {
+			sizes = nil
+			return json.Unmarshal([]byte("["+text+"]"), &sizes)
+		})
+		action = func() error {
+			return measureAccess(ctx, planes, sizes)
 		}
 	case "initializer":
 		kubeconfig := flags.String("kubeconfig", "", "the kubeconfig")

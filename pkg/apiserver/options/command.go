@@ -22,7 +22,7 @@ func NewCommand() *cobra.Command {
 	o := New()
 	command := program.NewCommand(installation.APIServer, "Serve the API group nsinit.dev", o.Logs, o.RunServer, o.Complete, o.Validate)
 	command.Long = "nsinit-apiserver serves NamespaceInitializerConfigurations, NamespaceLifecycles, NamespacePopulations and PopulatedNamespaces through the aggregation layer. " +
-		"It stores them in an embedded etcd, which the command etcd runs, or in an etcd cluster."
+		"It stores them in an embedded etcd, which the command etcd runs, or in an etcd cluster. It also serves AccessibleNamespaces, which are not stored."
 	command.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if err := o.Registry.Set(); err != nil {
 			return fmt.Errorf("--emulated-version or --feature-gates: %w", err)

@@ -16,7 +16,7 @@ import (
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
-// TestCompatibility compares the encodings of every kind with the files in testdata: what
+// TestCompatibility compares the encodings of every stored kind with the files in testdata: what
 // an earlier version stored must be read, and what this one stores must not change
 // unseen. To write the files of a new kind or version, run the test with
 // UPDATE_COMPATIBILITY_FIXTURE_DATA=true. With a release, copy HEAD to a folder of its version: that

@@ -31,7 +31,7 @@ import (
 )
 
 // CoreAPI serves the parts of the core API that nsinit-apiserver uses: reviews of tokens and access,
-// namespaces, the ConfigMap that names the storage, and registrations of admission policies and webhooks.
+// namespaces, the ConfigMap that names the storage, registrations of admission policies and webhooks, and no RBAC.
 type CoreAPI struct {
 	server *httptest.Server
 
@@ -78,7 +78,9 @@ func NewCoreAPI(t testing.TB) *CoreAPI {
 		write(w, http.StatusOK, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "v1",
 			APIResources: []metav1.APIResource{{Name: "configmaps", SingularName: "configmap", Namespaced: true, Kind: "ConfigMap", Verbs: metav1.Verbs{"get", "list", "watch"}}}})
 	})
-	mux.HandleFunc("GET /apis/admissionregistration.k8s.io/v1/{resource}", c.listRegistrations)
+	for _, group := range []string{"admissionregistration.k8s.io", "rbac.authorization.k8s.io"} {
+		mux.HandleFunc("GET /apis/"+group+"/v1/{resource}", c.listRegistrations(group))
+	}
 	c.server = httptest.NewServer(mux)
 	t.Cleanup(func() {
 		c.server.CloseClientConnections() // watches
@@ -196,21 +198,27 @@ func (c *CoreAPI) RefuseRegistrations(resource string, err *apierrors.StatusErro
 	c.refused[resource] = err
 }
 
-func (c *CoreAPI) listRegistrations(w http.ResponseWriter, r *http.Request) {
-	c.list(w, r, func() (any, *apierrors.StatusError) {
-		resource := r.PathValue("resource")
-		items := c.registered[resource]
-		if items == nil {
-			items = []runtime.Object{}
-		}
-		return map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": registrationKinds()[resource] + "List",
-			"metadata": metav1.ListMeta{ResourceVersion: "1"}, "items": items}, c.refused[resource]
-	})
+func (c *CoreAPI) listRegistrations(group string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c.list(w, r, func() (any, *apierrors.StatusError) {
+			resource := r.PathValue("resource")
+			items := c.registered[resource]
+			if items == nil {
+				items = []runtime.Object{}
+			}
+			return map[string]any{"apiVersion": group + "/v1", "kind": registrationKinds()[resource] + "List",
+				"metadata": metav1.ListMeta{ResourceVersion: "1"}, "items": items}, c.refused[resource]
+		})
+	}
 }
 
-// registrationKinds returns the kinds of the group admissionregistration.k8s.io by resource.
+// registrationKinds returns the kinds of registrations, and of RBAC, by resource.
 func registrationKinds() map[string]string {
 	return map[string]string{
+		"clusterrolebindings":               "ClusterRoleBinding",
+		"clusterroles":                      "ClusterRole",
+		"rolebindings":                      "RoleBinding",
+		"roles":                             "Role",
 		"mutatingadmissionpolicies":         "MutatingAdmissionPolicy",
 		"mutatingadmissionpolicybindings":   "MutatingAdmissionPolicyBinding",
 		"mutatingwebhookconfigurations":     "MutatingWebhookConfiguration",

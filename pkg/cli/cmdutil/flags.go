@@ -143,7 +143,7 @@ func (c *Clients) namespaces(ctx context.Context) (found []corev1.Namespace, err
 	if !apierrors.IsForbidden(err) {
 		return namespaces.Items, err
 	}
-	// Who selects by phase sees those that are being initialized.
+	// A selector on the phase includes those that are being initialized.
 	accessible, err := c.Nsinit.NsinitV1alpha1().AccessibleNamespaces().List(ctx, metav1.ListOptions{FieldSelector: "status.phase!="})
 	if err != nil {
 		return nil, err

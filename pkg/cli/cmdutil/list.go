@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package cmdutil
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,7 +60,7 @@ func (b *Base) PrintList(ctx context.Context, request *rest.Request, none string
 	})
 }
 
-// PrintWatch prints what a watch shows, in the same way, until it ends.
+// PrintWatch prints what a watch shows, in the same way with the type of each event, until it ends.
 func (b *Base) PrintWatch(ctx context.Context, request *rest.Request) error {
 	stream, err := b.PrintFlags.accept(request.Param("watch", "true")).Stream(ctx)
 	if err != nil {
@@ -69,7 +68,7 @@ func (b *Base) PrintWatch(ctx context.Context, request *rest.Request) error {
 	}
 	defer func() { _ = stream.Close() }()
 	out, options := printers.GetNewTabWriter(b.Out), printers.PrintOptions{Wide: *b.PrintFlags.OutputFormat == "wide"}
-	var columns *[]metav1.TableColumnDefinition
+	var columns []metav1.TableColumnDefinition
 	for events := json.NewDecoder(stream); ; {
 		var event metav1.WatchEvent
 		if err := events.Decode(&event); errors.Is(err, io.EOF) || ctx.Err() != nil {
@@ -93,9 +92,12 @@ func (b *Base) PrintWatch(ctx context.Context, request *rest.Request) error {
 			if err := json.Unmarshal(event.Object.Raw, &table); err != nil {
 				return err
 			}
-			// Only the first event has the columns.
-			if columns = cmp.Or(columns, &table.ColumnDefinitions); len(table.ColumnDefinitions) == 0 {
-				table.ColumnDefinitions = *columns
+			if columns == nil { // only the first event has them
+				columns = append([]metav1.TableColumnDefinition{{Name: "Event", Type: "string"}}, table.ColumnDefinitions...)
+			}
+			table.ColumnDefinitions = columns
+			for i := range table.Rows {
+				table.Rows[i].Cells = append([]any{event.Type}, table.Rows[i].Cells...)
 			}
 			printer := printers.NewTablePrinter(options)
 			options.NoHeaders = true

@@ -9,8 +9,10 @@ package list
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -46,18 +48,22 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	o.PrintFlags.Wide = true
 	command := cmdutil.NewCommand(f, o, &cobra.Command{Use: "list", Short: "Show the namespaces that you may get", Long: long, Example: example})
 	command.Flags().BoolVarP(&o.All, "all", "A", o.All, "Also show namespaces that are being initialized.")
-	command.Flags().BoolVarP(&o.Watch, "watch", "w", o.Watch, "Also show each change, until you interrupt the command.")
+	command.Flags().BoolVarP(&o.Watch, "watch", "w", o.Watch, "Also show each change. The server ends the watch after 30 to 60 minutes.")
 	return command
 }
 
 // Run implements cmdutil.Options.
 func (o *Options) Run(ctx context.Context) error {
 	request := o.Clients.REST.Get().Resource("accessiblenamespaces")
-	if o.All { // who selects by phase sees them
+	if o.All { // a selector on the phase includes them
 		request.Param("fieldSelector", fields.OneTermNotEqualSelector("status.phase", "").String())
 	}
 	if o.Watch {
 		return o.PrintWatch(ctx, request)
 	}
-	return o.PrintList(ctx, request, "You may get no namespace.")
+	err := o.PrintList(ctx, request, "You may get no namespace.")
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w; an administrator can grant this with the ClusterRole nsinit:tenant", err)
+	}
+	return err
 }

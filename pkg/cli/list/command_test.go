@@ -46,12 +46,12 @@ func TestList(t *testing.T) {
 		"none":  {http.StatusOK, table(columns), "", cmdtesting.Test{ErrOut: "You may get no namespace.\n"}},
 		"all":   {http.StatusOK, table(columns, shop), "fieldSelector=status.phase%21%3D", cmdtesting.Test{Args: []string{"-A"}, Out: "NAME   PHASE\nshop   Initializing\n"}},
 		"name":  {http.StatusOK, objects, "", cmdtesting.Test{Args: []string{"-o", "name"}, Out: "accessiblenamespace.nsinit.dev/shop\n"}},
-		"watch": {http.StatusOK, watch, "watch=true", cmdtesting.Test{Args: []string{"--watch"}, Out: "NAME   PHASE\nshop   Initializing\nshop   Active\n"}},
+		"watch": {http.StatusOK, watch, "watch=true", cmdtesting.Test{Args: []string{"--watch"}, Out: "EVENT   NAME   PHASE\nADDED   shop   Initializing\nMODIFIED   shop   Active\n"}},
 		"an error in a watch": {http.StatusOK, event("ERROR", `{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired","message":"list again"}`), "watch=true",
 			cmdtesting.Test{Args: []string{"--watch"}, Err: "list again"}},
 		"a broken watch": {http.StatusOK, `{"type":"ADDED","obj`, "watch=true", cmdtesting.Test{Args: []string{"--watch"}, Err: "the watch was interrupted: unexpected EOF"}},
 		"forbidden": {http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"User cannot list"}`, "",
-			cmdtesting.Test{Err: "User cannot list"}},
+			cmdtesting.Test{Err: "User cannot list; an administrator can grant this with the ClusterRole nsinit:tenant"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.test.Cluster = cmdtesting.New()

@@ -26,6 +26,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned/scheme"
@@ -109,7 +110,7 @@ func (o *Options) list(ctx context.Context) error {
 
 // describe shows one namespace, with a line for each initializer.
 func (o *Options) describe(ctx context.Context, name string) error {
-	namespace, err := o.Clients.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	namespace, err := o.Clients.Namespace(ctx, name)
 	lifecycle, lifecycleErr := o.Clients.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
 	former := ""
 	switch {
@@ -152,17 +153,10 @@ func merged(lifecycle []metav1.Condition, namespace *corev1.Namespace) []metav1.
 	conditions := slices.DeleteFunc(slices.Clone(lifecycle), func(c metav1.Condition) bool {
 		return lacks && (c.Type == v1alpha1.ConditionInitializing || c.Type == v1alpha1.ConditionReady)
 	})
-	for _, c := range fromNamespace(namespace) {
+	for _, c := range utilnamespaces.Conditions(namespace) {
 		if meta.FindStatusCondition(conditions, c.Type) == nil && (c.Status == metav1.ConditionTrue || c.Type == v1alpha1.ConditionReady) {
 			conditions = append(conditions, c)
 		}
-	}
-	return conditions
-}
-
-func fromNamespace(namespace *corev1.Namespace) (conditions []metav1.Condition) {
-	for _, c := range namespace.Status.Conditions {
-		conditions = append(conditions, metav1.Condition{Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Message: c.Message})
 	}
 	return conditions
 }
@@ -248,7 +242,7 @@ func (o *Options) namespace(namespace *corev1.Namespace) error {
 		phase = string(v1alpha1.LifecycleInitializing)
 	}
 	_, _ = fmt.Fprintf(o.Out, "Namespace %s: %s\n", namespace.Name, phase)
-	o.conditions(fromNamespace(namespace))
+	o.conditions(utilnamespaces.Conditions(namespace))
 	return nil
 }
 

@@ -24,8 +24,8 @@ import (
 
 const long = `Wait until you can write to namespaces, or until they are removed from storage.
 
-You need the permission to get the namespaces. kubectl wait also needs list and watch. The command does not wait for a namespace
-whose initialization failed.
+You need the permission to get the namespaces, or their AccessibleNamespaces. The command does not wait for a namespace whose
+initialization failed.
 
 The exit code is 0 if all namespaces reach the state, and 1 if one does not reach it within the timeout or cannot reach it.`
 

@@ -25,8 +25,8 @@ import (
 
 const createLong = `Create a namespace, and wait until every initializer is done and you can write to the namespace.
 
-You need the permissions to create and to get the namespace, which every tenant has. If you may also get its NamespaceLifecycle, a
-line shows each initializer that is done, and on a terminal another line shows what the namespace waits for.
+You need the permissions to create the namespace, and to get it or its AccessibleNamespace. If you may also get its
+NamespaceLifecycle, a line shows each initializer that is done, and on a terminal another line shows what the namespace waits for.
 
 The exit code is 0 if the namespace is open. It is 1 if the namespace cannot be created, if its initialization fails, or if it is not
 open within the timeout. After a timeout the namespace still exists, and may open later.`

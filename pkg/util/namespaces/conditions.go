@@ -41,6 +41,15 @@ func SetCondition(conditions *[]corev1.NamespaceCondition, want corev1.Namespace
 	return true
 }
 
+// Conditions returns the conditions of a namespace in the usual type.
+func Conditions(namespace *corev1.Namespace) (conditions []metav1.Condition) {
+	for _, c := range namespace.Status.Conditions {
+		conditions = append(conditions, metav1.Condition{Type: string(c.Type), Status: metav1.ConditionStatus(c.Status),
+			Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime})
+	}
+	return conditions
+}
+
 // TrueCondition returns the condition of a type if it is True, or nil.
 func TrueCondition(conditions []corev1.NamespaceCondition, kind corev1.NamespaceConditionType) *corev1.NamespaceCondition {
 	for i := range conditions {

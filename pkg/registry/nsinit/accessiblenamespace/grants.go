@@ -8,8 +8,8 @@ package accessiblenamespace
 
 import (
 	"cmp"
-	"errors"
 	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,19 +22,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// bySubject and byRole are the indices of bindings.
-const (
-	bySubject = "subject"
-	byRole    = "role"
-)
+// bySubject is an index of bindings.
+const bySubject = "subject"
 
-// grants are the roles and bindings of RBAC. They propose which namespaces a user may get, and tell when to ask the authorizer again.
-// What concerns the cluster has the same types as what concerns a namespace, with an empty namespace.
+// grants are the roles and bindings of RBAC. They propose which namespaces a user may get, and show when to ask the authorizer again.
+// Cluster-scoped roles and bindings are stored as Role and RoleBinding without a namespace.
 type grants struct {
 	informers informers.SharedInformerFactory
-	roles     cache.Store
-	bindings  []cache.Indexer
-	synced    []cache.InformerSynced
+	// roles and bindings are those of namespaces, and those of the cluster.
+	roles    [2]cache.Store
+	bindings [2]cache.Indexer
+	synced   []cache.InformerSynced
 	// changed is called for subjects whose permissions may have changed: in some namespaces or, with everywhere, also in all.
 	changed func(subjects, namespaces []string, everywhere bool)
 }
@@ -42,41 +40,48 @@ type grants struct {
 func newGrants(core kubernetes.Interface, changed func(subjects, namespaces []string, everywhere bool)) (*grants, error) {
 	g := &grants{informers: informers.NewSharedInformerFactoryWithOptions(core, 0, informers.WithTransform(slim)), changed: changed}
 	rbac := g.informers.Rbac().V1()
-	g.roles = rbac.ClusterRoles().Informer().GetStore()
-	for _, bindings := range []cache.SharedIndexInformer{rbac.RoleBindings().Informer(), rbac.ClusterRoleBindings().Informer()} {
-		g.bindings = append(g.bindings, bindings.GetIndexer())
-		synced, err := follow(bindings, g.onBinding)
-		if err = errors.Join(err, bindings.AddIndexers(cache.Indexers{bySubject: subjectsOf, byRole: roleOf})); err != nil {
+	for i, roles := range []cache.SharedIndexInformer{rbac.Roles().Informer(), rbac.ClusterRoles().Informer()} {
+		g.roles[i] = roles.GetStore()
+		if err := g.follow(roles, eachState(g.onRole, func(a, b *rbacv1.Role) bool { return equality.Semantic.DeepEqual(a.Rules, b.Rules) })); err != nil {
 			return nil, err
 		}
-		g.synced = append(g.synced, synced)
 	}
-	for _, roles := range []cache.SharedIndexInformer{rbac.Roles().Informer(), rbac.ClusterRoles().Informer()} {
-		synced, err := follow(roles, g.onRole)
-		if err != nil {
+	for i, bindings := range []cache.SharedIndexInformer{rbac.RoleBindings().Informer(), rbac.ClusterRoleBindings().Informer()} {
+		g.bindings[i] = bindings.GetIndexer()
+		if err := bindings.AddIndexers(cache.Indexers{bySubject: subjectsOf}); err != nil {
 			return nil, err
 		}
-		g.synced = append(g.synced, synced)
+		if err := g.follow(bindings, eachState(g.onBinding, func(a, b *rbacv1.RoleBinding) bool {
+			return a.RoleRef == b.RoleRef && equality.Semantic.DeepEqual(a.Subjects, b.Subjects)
+		})); err != nil {
+			return nil, err
+		}
 	}
 	return g, nil
 }
 
-// follow calls a function for each change of an object: from nil, if it is new, to nil, if it was removed.
-func follow[T any](informer cache.SharedIndexInformer, f func(old, updated *T)) (cache.InformerSynced, error) {
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { f(nil, object.(*T)) },
-		UpdateFunc: func(old, updated any) { f(old.(*T), updated.(*T)) },
-		DeleteFunc: func(object any) {
-			if removed, ok := object.(cache.DeletedFinalStateUnknown); ok {
-				object = removed.Obj
-			}
-			f(object.(*T), nil)
-		},
-	})
-	if err != nil {
-		return nil, err
+func (g *grants) follow(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
+	registration, err := informer.AddEventHandler(handler)
+	if err == nil {
+		g.synced = append(g.synced, registration.HasSynced)
 	}
-	return registration.HasSynced, nil
+	return err
+}
+
+// eachState calls a function for each state that an object had, or has, unless two of them are the same.
+func eachState[T any](f func(*T), same func(a, b *T) bool) cache.ResourceEventHandler {
+	one := func(object any) {
+		if removed, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = removed.Obj
+		}
+		f(object.(*T))
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: one, DeleteFunc: one, UpdateFunc: func(old, updated any) {
+		if !same(old.(*T), updated.(*T)) {
+			one(old)
+			one(updated)
+		}
+	}}
 }
 
 // slim is a cache.TransformFunc that keeps of roles and bindings what may concern namespaces.
@@ -110,84 +115,76 @@ func ofNamespaces(rules []rbacv1.PolicyRule) (kept []rbacv1.PolicyRule) {
 	return kept
 }
 
-func (g *grants) onBinding(old, updated *rbacv1.RoleBinding) {
-	if old != nil && updated != nil && equality.Semantic.DeepEqual(old.Subjects, updated.Subjects) { // the role of a binding is immutable
+func (g *grants) onBinding(b *rbacv1.RoleBinding) { g.report(b, g.role(b)) }
+
+func (g *grants) onRole(role *rbacv1.Role) {
+	if len(role.Rules) == 0 {
 		return
 	}
-	for _, b := range []*rbacv1.RoleBinding{old, updated} {
-		if b != nil {
-			g.report(b, g.named(b))
+	for _, bindings := range g.bindings {
+		for _, object := range bindings.List() {
+			if b := object.(*rbacv1.RoleBinding); roleKey(b) == role.Namespace+"/"+role.Name {
+				g.report(b, role)
+			}
 		}
 	}
 }
 
-func (g *grants) onRole(old, updated *rbacv1.Role) {
-	if old != nil && updated != nil && equality.Semantic.DeepEqual(old.Rules, updated.Rules) {
-		return
+// report reports that the permissions of a binding may have changed, because it has a role that concerns namespaces.
+func (g *grants) report(b *rbacv1.RoleBinding, role *rbacv1.Role) {
+	if names := proposed(b, role); len(names) > 0 || b.Namespace == "" && role != nil && len(role.Rules) > 0 {
+		subjects, _ := subjectsOf(b)
+		g.changed(subjects, names, b.Namespace == "")
 	}
-	for _, role := range []*rbacv1.Role{old, updated} {
-		if role == nil {
-			continue
-		}
-		kind := "Role"
-		if role.Namespace == "" {
-			kind = "ClusterRole"
-		}
-		for _, b := range g.find(byRole, roleKey(kind, role.Namespace, role.Name)) {
-			g.report(b, namedBy(role))
-		}
-	}
-}
-
-// report reports that the permissions of a binding may have changed. Its role names some namespaces.
-func (g *grants) report(b *rbacv1.RoleBinding, named []string) {
-	subjects, _ := subjectsOf(b)
-	if b.Namespace != "" {
-		g.changed(subjects, []string{b.Namespace}, false)
-		return
-	}
-	g.changed(subjects, named, true)
 }
 
 // candidates returns the names of the namespaces that a user may get according to a binding. They need not exist.
 func (g *grants) candidates(subjects sets.Set[string]) sets.Set[string] {
 	names := sets.New[string]()
 	for subject := range subjects {
-		for _, b := range g.find(bySubject, subject) {
-			if b.Namespace != "" {
-				names.Insert(b.Namespace)
-				continue
+		for _, bindings := range g.bindings {
+			objects, _ := bindings.ByIndex(bySubject, subject) // the index exists
+			for _, object := range objects {
+				b := object.(*rbacv1.RoleBinding)
+				names.Insert(proposed(b, g.role(b))...)
 			}
-			names.Insert(g.named(b)...)
 		}
 	}
 	return names
 }
 
-// named returns the namespaces that the role of a ClusterRoleBinding names.
-func (g *grants) named(b *rbacv1.RoleBinding) []string {
-	if role, exists, _ := g.roles.GetByKey(b.RoleRef.Name); exists {
-		return namedBy(role.(*rbacv1.Role))
+// proposed returns the single namespaces that a binding to a role may let its subjects get.
+func proposed(b *rbacv1.RoleBinding, role *rbacv1.Role) (names []string) {
+	switch {
+	case role == nil || len(role.Rules) == 0:
+		return nil
+	case b.Namespace != "":
+		return []string{b.Namespace}
 	}
-	return nil
-}
-
-func namedBy(role *rbacv1.Role) (names []string) {
 	for _, rule := range role.Rules {
 		names = append(names, rule.ResourceNames...)
 	}
 	return names
 }
 
-// find returns the bindings that an index has for a key.
-func (g *grants) find(index, key string) (found []*rbacv1.RoleBinding) {
-	for _, indexer := range g.bindings {
-		objects, _ := indexer.ByIndex(index, key) // the index exists
-		for _, object := range objects {
-			found = append(found, object.(*rbacv1.RoleBinding))
-		}
+// role returns the role of a binding, or nil.
+func (g *grants) role(b *rbacv1.RoleBinding) *rbacv1.Role {
+	key, roles := roleKey(b), g.roles[0]
+	if name, ok := strings.CutPrefix(key, "/"); ok {
+		key, roles = name, g.roles[1]
 	}
-	return found
+	if role, exists, _ := roles.GetByKey(key); exists {
+		return role.(*rbacv1.Role)
+	}
+	return nil
+}
+
+// roleKey returns the namespace and the name of the role of a binding.
+func roleKey(b *rbacv1.RoleBinding) string {
+	if b.RoleRef.Kind == "ClusterRole" {
+		return "/" + b.RoleRef.Name
+	}
+	return b.Namespace + "/" + b.RoleRef.Name
 }
 
 // subjectsOf is a cache.IndexFunc that returns the users and groups of a binding. A service account without a namespace is one of the
@@ -218,16 +215,3 @@ func subjectsOfUser(u user.Info) sets.Set[string] {
 
 func userKey(name string) string  { return "User/" + name }
 func groupKey(name string) string { return "Group/" + name }
-
-// roleOf is a cache.IndexFunc that returns the role of a binding.
-func roleOf(binding any) ([]string, error) {
-	b := binding.(*rbacv1.RoleBinding)
-	return []string{roleKey(b.RoleRef.Kind, b.Namespace, b.RoleRef.Name)}, nil
-}
-
-func roleKey(kind, namespace, name string) string {
-	if kind == "ClusterRole" {
-		return kind + "/" + name
-	}
-	return kind + "/" + namespace + "/" + name
-}

@@ -9,9 +9,9 @@ package accessiblenamespace
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sort"
@@ -31,7 +31,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
 )
@@ -44,12 +43,14 @@ const (
 	// settleTime is how long after a change of a binding an answer of the authorizer may be older than the change.
 	settleTime = time.Second
 	// idlePeriod is how long a view is kept after the last request. In this time, a watch can be resumed.
-	idlePeriod = 5 * time.Minute
-	// bookmarkInterval is the time between two bookmarks, and between two removals of views.
+	idlePeriod = time.Minute
+	// bookmarkInterval is the time between two bookmarks, and between two removals of unused views.
 	bookmarkInterval = time.Minute
-	// maxViews is how many views can exist before all that no request uses are removed.
-	maxViews = 4096
-	// questioners is how many questions of one review are asked at the same time.
+	// maxEntries is the number of decisions and namespaces in all views at which all unused views are removed.
+	maxEntries = 1 << 19
+	// maxWatches is how many watches one user can have.
+	maxWatches = 20
+	// questioners is how many questions about one user are asked at the same time.
 	questioners = 8
 
 	byCreator = "creator"
@@ -63,7 +64,6 @@ type Index struct {
 	grants     *grants
 	namespaces cache.Indexer
 	synced     []cache.InformerSynced
-	instance   uint64
 
 	mu    sync.Mutex
 	views map[string]*view
@@ -71,8 +71,7 @@ type Index struct {
 
 // NewIndex returns an index, which Run completes, of the namespaces of an informer. The authorizer must not cache its answers.
 func NewIndex(core kubernetes.Interface, namespaces cache.SharedIndexInformer, a authorizer.UnconditionalAuthorizer, c clock.WithTicker) (*Index, error) {
-	i := &Index{clock: c, authorizer: a, namespaces: namespaces.GetIndexer(), views: map[string]*view{},
-		instance: rand.Uint64N(1 << instanceBits)} //nolint:gosec // not a secret
+	i := &Index{clock: c, authorizer: a, namespaces: namespaces.GetIndexer(), views: map[string]*view{}}
 	if err := namespaces.AddIndexers(cache.Indexers{byCreator: func(object any) ([]string, error) {
 		if namespace := object.(*corev1.Namespace); helper.IsClosed(namespace) {
 			return []string{helper.Creator(namespace)}, nil
@@ -81,14 +80,14 @@ func NewIndex(core kubernetes.Interface, namespaces cache.SharedIndexInformer, a
 	}}); err != nil {
 		return nil, err
 	}
-	registration, err := follow(namespaces, i.onNamespace)
+	registration, err := namespaces.AddEventHandler(eachState(i.onNamespace, func(a, b *corev1.Namespace) bool { return a.UID == b.UID && sameForUsers(a, b) }))
 	if err != nil {
 		return nil, err
 	}
 	if i.grants, err = newGrants(core, i.onGrants); err != nil {
 		return nil, err
 	}
-	i.synced = append(i.grants.synced, registration)
+	i.synced = append(i.grants.synced, registration.HasSynced)
 	return i, nil
 }
 
@@ -98,20 +97,17 @@ func (i *Index) Run(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(context.Context) { i.forget() }, bookmarkInterval)
 }
 
-// onNamespace updates the views of a namespace to its state now. A permission in a namespace does not count for another one of the name.
-func (i *Index) onNamespace(old, updated *corev1.Namespace) {
+// onNamespace updates the views of a namespace to its state now.
+func (i *Index) onNamespace(n *corev1.Namespace) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	namespace := cmp.Or(updated, old)
 	for _, v := range i.views {
-		d := v.granted[namespace.Name]
-		if d != nil && (old == nil || updated == nil || old.UID != updated.UID) {
-			d.set(false, time.Time{})
-			v.wake()
+		if v.decisions[question{"get", n.Name}] != nil {
+			v.wake() // another namespace of the name has to be reviewed
+		} else if !v.everything() && v.user.GetName() != helper.Creator(n) {
+			continue
 		}
-		if d != nil || v.everything.allowed || v.user.GetName() == helper.Creator(namespace) {
-			i.update(v, namespace.Name)
-		}
+		i.update(v, n.Name)
 	}
 }
 
@@ -124,11 +120,15 @@ func (i *Index) onGrants(subjects, namespaces []string, everywhere bool) {
 		if !v.subjects.HasAny(subjects...) {
 			continue
 		}
-		if everywhere {
-			v.everything.stale, v.initialize.stale = now, now
-		}
 		for _, name := range namespaces {
-			v.permission(name).stale = now
+			v.propose(name).stale = now
+		}
+		if everywhere {
+			for q, d := range v.decisions {
+				if q.name == "" {
+					d.stale = now
+				}
+			}
 		}
 		v.wake()
 	}
@@ -154,16 +154,17 @@ func (i *Index) use(ctx context.Context) (*view, func(), error) {
 	if slices.ContainsFunc(i.synced, func(synced cache.InformerSynced) bool { return !synced() }) {
 		return nil, nil, utilapierrors.NewUnavailable(errors.New("nsinit-apiserver has not read all namespaces and RBAC bindings yet"))
 	}
-	key, err := json.Marshal(user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: u.GetExtra()})
-	if err != nil {
-		return nil, nil, err
-	}
+	// Tokens of one user are the same user.
+	extra := maps.Clone(u.GetExtra())
+	delete(extra, user.CredentialIDKey)
+	identity := &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra}
+	key := fmt.Sprintf("%#v", *identity)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	v := i.views[string(key)]
+	v := i.views[key]
 	if v == nil {
-		v = i.newView(u)
-		i.views[string(key)] = v
+		v = i.newView(identity)
+		i.views[key] = v
 	}
 	v.uses++
 	return v, func() {
@@ -175,14 +176,19 @@ func (i *Index) use(ctx context.Context) (*view, func(), error) {
 }
 
 func (i *Index) newView(u user.Info) *view {
-	if len(i.views) >= maxViews {
+	entries := 0
+	for _, v := range i.views {
+		entries += len(v.decisions) + len(v.seen)
+	}
+	if entries > maxEntries {
 		i.removeUnused(0)
 	}
-	v := &view{user: u, subjects: subjectsOfUser(u), granted: map[string]*decision{}, seen: map[string]state{},
-		versions: versions{clock: i.clock, instance: i.instance}, reviewing: make(chan struct{}, 1), changed: make(chan struct{})}
+	v := &view{user: u, subjects: subjectsOfUser(u), decisions: map[question]*decision{listAll: {}, getAll: {}, initializeAll: {}}, seen: map[string]state{},
+		versions:  versions{clock: i.clock, random: rand.Uint64N(1 << randomBits)}, //nolint:gosec // not a secret
+		reviewing: make(chan struct{}, 1), changed: make(chan struct{})}
 	v.since = v.now()
 	for name := range i.grants.candidates(v.subjects) {
-		v.permission(name)
+		v.propose(name)
 	}
 	created, _ := i.namespaces.IndexKeys(byCreator, u.GetName()) // the index exists
 	for _, name := range created {
@@ -201,52 +207,51 @@ func (i *Index) removeUnused(period time.Duration) {
 	}
 }
 
-// forget removes unused views, and permissions in namespaces that neither exist nor are in a binding.
+// forget removes unused views, and decisions about namespaces that no binding proposes any more.
 func (i *Index) forget() {
 	i.mu.Lock()
-	defer i.mu.Unlock()
 	i.removeUnused(idlePeriod)
-	for _, v := range i.views {
+	views := slices.Collect(maps.Values(i.views))
+	i.mu.Unlock()
+	for _, v := range views {
 		candidates := i.grants.candidates(v.subjects)
-		for name := range v.granted {
-			if i.namespace(name) == nil && !candidates.Has(name) {
-				delete(v.granted, name)
+		i.mu.Lock()
+		for q, d := range v.decisions {
+			if q.name != "" && !candidates.Has(q.name) && i.clock.Since(d.stale) > bookmarkInterval && (!d.allowed || i.namespace(q.name) == nil) {
+				delete(v.decisions, q)
 			}
 		}
+		i.mu.Unlock()
 	}
 }
 
-// question is whether a user may get a namespace, with the answer of the authorizer.
-type question struct {
-	decision *decision
-	name     string
-	uid      types.UID
-	allowed  bool
+// answer is what the authorizer said about a question, for a namespace with a UID.
+type answer struct {
+	uid     types.UID
+	allowed bool
 }
 
-// open returns which permissions of a user a function selects: those on all namespaces, and those on single ones, or on one name only.
-func (i *Index) open(v *view, only string, selects func(*decision) bool) (everything bool, questions []*question) {
-	everything = selects(&v.everything) || selects(&v.initialize)
-	if v.everything.allowed && !everything {
-		return false, nil
-	}
-	for name, d := range v.granted {
-		if only != "" && name != only || !selects(d) {
+// open returns the questions of a view about every namespace, or about single ones, whose decisions a function selects. With only, it is
+// about this name, which is asked for in the same way whether the namespace exists or not.
+func (i *Index) open(v *view, single bool, only string, selects func(*decision) bool) map[question]*answer {
+	questions := map[question]*answer{}
+	for q, d := range v.decisions {
+		if (q.name != "") != single || only != "" && q.name != only {
 			continue
 		}
-		q := &question{decision: d, name: name}
-		if namespace := i.namespace(name); namespace != nil {
-			q.uid = namespace.UID
+		a, namespace := &answer{}, i.namespace(q.name)
+		if namespace != nil {
+			a.uid = namespace.UID
 		}
-		if q.uid != "" || only != "" { // in a get, a name is asked for in the same way whether it exists or not
-			questions = append(questions, q)
+		if (selects(d) || d.uid != a.uid) && (namespace != nil || !single || only != "") {
+			questions[q] = a
 		}
 	}
-	return everything, questions
+	return questions
 }
 
-// review asks the authorizer about the permissions of a user that are stale or older than maxAge, which is 0 for any age. With a name, it
-// asks for this namespace only.
+// review asks the authorizer about the permissions of a user that are stale or older than maxAge, which is 0 for any age. With only, it
+// asks for one namespace only.
 func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only string) error {
 	select {
 	case v.reviewing <- struct{}{}:
@@ -255,73 +260,90 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 		return context.Cause(ctx)
 	}
 	now := i.clock.Now()
+	due := func(d *decision) bool { return !d.fresh(now, maxAge) && !d.recent(now) }
 	i.mu.Lock()
-	again, questions := i.open(v, only, func(d *decision) bool { return !d.fresh(now, maxAge) && !d.recent(now) })
-	everything, initialize := v.everything.allowed, v.initialize.allowed
+	answers, before := i.open(v, false, "", due), v.everything()
 	i.mu.Unlock()
-	if again {
-		var err error
-		if everything, err = i.ask(ctx, v.user, "list", ""); err == nil && !everything {
-			everything, err = i.ask(ctx, v.user, "get", "")
-		}
-		if err == nil {
-			initialize, err = i.ask(ctx, v.user, v1alpha1.VerbInitialize, "")
-		}
-		if err != nil {
-			return err
+	if err := i.ask(ctx, v.user, answers); err != nil {
+		return err
+	}
+	i.mu.Lock()
+	everything := false
+	for _, q := range []question{listAll, getAll} {
+		if a := answers[q]; a != nil {
+			everything = everything || a.allowed
+		} else {
+			everything = everything || v.decision(q).allowed
 		}
 	}
-	if everything {
-		questions = nil
+	single := map[question]*answer{}
+	if !everything {
+		single = i.open(v, true, only, due)
 	}
-	group, asking := errgroup.WithContext(ctx)
-	group.SetLimit(questioners)
-	for _, q := range questions {
-		group.Go(func() (err error) {
-			q.allowed, err = i.ask(asking, v.user, "get", q.name)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+	i.mu.Unlock()
+	if err := i.ask(ctx, v.user, single); err != nil {
 		return err
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	changed := again && v.everything.set(everything, now)
-	if changed = again && v.initialize.set(initialize, now) || changed; changed {
-		for _, name := range i.namespaces.ListKeys() {
-			i.update(v, name)
+	maps.Copy(answers, single)
+	all := false
+	for q, a := range answers {
+		d := v.decision(q)
+		all = all || q.name == "" && d.allowed != a.allowed
+		d.allowed, d.uid, d.reviewed = a.allowed, a.uid, now
+	}
+	for q, d := range v.decisions {
+		if before && !everything && q.name != "" {
+			d.stale = now // a kube-apiserver that answered may still have known the permission on all of them
 		}
 	}
-	for _, q := range questions {
-		if namespace := i.namespace(q.name); q.uid == "" || namespace != nil && namespace.UID == q.uid {
-			q.decision.set(q.allowed, now)
-			i.update(v, q.name)
+	for q := range single {
+		i.update(v, q.name)
+	}
+	if all {
+		for _, name := range i.namespaces.ListKeys() {
+			i.update(v, name)
 		}
 	}
 	return nil
 }
 
-// ask asks the authorizer whether a user has a verb on a namespace, or on every namespace.
-func (i *Index) ask(ctx context.Context, u user.Info, verb, name string) (bool, error) {
-	decision, _, err := i.authorizer.Authorize(ctx, authorizer.AttributesRecord{
-		User: u, Verb: verb, APIVersion: "v1", Resource: "namespaces", Namespace: name, Name: name, ResourceRequest: true,
-	})
-	if err != nil && decision != authorizer.DecisionAllow {
-		return false, utilapierrors.NewUnavailable(fmt.Errorf("cannot ask which namespaces the user may get: %w", err))
+// ask has the authorizer answer questions about a user.
+func (i *Index) ask(ctx context.Context, u user.Info, questions map[question]*answer) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(questioners)
+	for q, a := range questions {
+		group.Go(func() error {
+			decision, _, err := i.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+				User: u, Verb: q.verb, APIVersion: "v1", Resource: "namespaces", Namespace: q.name, Name: q.name, ResourceRequest: true,
+			})
+			if a.allowed = decision == authorizer.DecisionAllow; err != nil && !a.allowed {
+				return utilapierrors.NewUnavailable(fmt.Errorf("cannot ask which namespaces the user may get: %w", err))
+			}
+			return nil
+		})
 	}
-	return decision == authorizer.DecisionAllow, nil
+	return group.Wait()
 }
 
 // get returns a namespace as a user sees it. The authorizer is asked even if no binding proposes the namespace.
 func (i *Index) get(ctx context.Context, v *view, name string) (state, error) {
+	q := question{"get", name}
 	i.mu.Lock()
-	v.permission(name)
+	v.decision(q)
 	i.mu.Unlock()
 	err := i.review(ctx, v, cachePeriod, name)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return v.seen[name], err
+	seen := v.see(i.namespace(name))
+	if seen.version = v.seen[name].version; seen.version == 0 {
+		seen.version = v.now()
+	}
+	if d := v.decision(q); !d.proposed && !d.allowed {
+		delete(v.decisions, q) // a list must not ask about it: that would take longer if the namespace exists
+	}
+	return seen, err
 }
 
 // list returns the namespaces that a user sees and a selection has, in the order of their names, and the version of the list.
@@ -337,38 +359,57 @@ func (i *Index) list(v *view, s selection) (found []state, version uint64) {
 	return found, v.now()
 }
 
-// changes returns what changed for a user after a version, the version now, and a channel that is closed with the next change. It returns
-// whether permissions have to be reviewed.
-func (i *Index) changes(v *view, from uint64, s selection) (events []watch.Event, to uint64, next <-chan struct{}, stale bool, err *apierrors.StatusError) {
+// progress is what a watch has to send.
+type progress struct {
+	events []watch.Event
+	// version is the version now.
+	version uint64
+	// next is closed with the next change.
+	next <-chan struct{}
+	// stale says that permissions have to be reviewed.
+	stale bool
+}
+
+// changes returns what changed for a user after a version.
+func (i *Index) changes(v *view, from uint64, s selection) (p progress, err *apierrors.StatusError) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if from < v.since {
-		return nil, 0, nil, false, expired(from)
+		return p, expired(from)
 	}
 	first := sort.Search(len(v.log), func(k int) bool { return v.log[k].after.version > from })
 	for _, t := range v.log[first:] {
 		switch had, has := s.has(t.before), s.has(t.after); {
 		case has && had:
-			events = append(events, watch.Event{Type: watch.Modified, Object: v.object(t.after)})
+			p.events = append(p.events, watch.Event{Type: watch.Modified, Object: v.object(t.after)})
 		case has:
-			events = append(events, watch.Event{Type: watch.Added, Object: v.object(t.after)})
+			p.events = append(p.events, watch.Event{Type: watch.Added, Object: v.object(t.after)})
 		case had:
 			t.before.version = t.after.version
-			events = append(events, watch.Event{Type: watch.Deleted, Object: v.object(t.before)})
+			p.events = append(p.events, watch.Event{Type: watch.Deleted, Object: v.object(t.before)})
 		}
 	}
-	everything, questions := i.open(v, "", func(d *decision) bool { return !d.fresh(i.clock.Now(), 0) })
-	return events, v.now(), v.changed, everything || len(questions) > 0, nil
+	p.version, p.next = v.now(), v.changed
+	unsettled := func(d *decision) bool { return !d.fresh(i.clock.Now(), 0) }
+	p.stale = len(i.open(v, false, "", unsettled)) > 0 || !v.everything() && len(i.open(v, true, "", unsettled)) > 0
+	return p, nil
 }
 
-// parse returns the version of a view that a client has, or false.
-func (i *Index) parse(v *view, text string) (uint64, bool) {
+// parse returns the version of a view that a client has, or 0.
+func (i *Index) parse(v *view, text string) uint64 {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return v.parse(text)
 }
 
+// admit returns whether a user may open another watch. The request itself is one of the uses.
+func (i *Index) admit(v *view) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return v.uses <= maxWatches
+}
+
 // expired is the answer to a version that is too old, or of another process.
 func expired(version any) *apierrors.StatusError {
-	return apierrors.NewResourceExpired(fmt.Sprintf("the resourceVersion %v is too old, or from another nsinit-apiserver: list again", version))
+	return apierrors.NewResourceExpired(fmt.Sprintf("the resourceVersion %v is too old, or from another nsinit-apiserver or user: list again", version))
 }

@@ -59,7 +59,8 @@ type rig struct {
 func newRig(t *testing.T, objects ...runtime.Object) *rig {
 	t.Helper()
 	ctx := t.Context()
-	r := &rig{t: t, ctx: ctx, core: fake.NewClientset(objects...), allowed: map[string]bool{}}
+	view := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "view"}, Rules: onNamespaces()}
+	r := &rig{t: t, ctx: ctx, core: fake.NewClientset(append(objects, view)...), allowed: map[string]bool{}}
 	factory := informers.NewSharedInformerFactory(r.core, 0)
 	index, err := NewIndex(r.core, factory.Core().V1().Namespaces().Informer(), r, clock.RealClock{})
 	if err != nil {
@@ -149,6 +150,11 @@ func binding(namespace string, subjects ...rbacv1.Subject) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "view"}, Subjects: subjects}
 }
 
+// onNamespaces are the rules of a role that lets its subjects get namespaces with some names, or each.
+func onNamespaces(names ...string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}, ResourceNames: names}}
+}
+
 func person(name string) rbacv1.Subject { return rbacv1.Subject{Kind: rbacv1.UserKind, Name: name} }
 
 // bind creates or removes a binding.
@@ -201,9 +207,8 @@ func TestWhoSees(t *testing.T) {
 		binding("open", person("jane"), person("none"), rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "team"},
 			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "robot"}, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "other", Name: "robot"}),
 		binding("closed", person("jane"), person("ready")), binding("removed", person("jane")),
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "named"}, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}, ResourceNames: []string{"other", "removed"}},
-			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}, ResourceNames: []string{"open"}}}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "named"}, Rules: append(onNamespaces("other", "removed"),
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}, ResourceNames: []string{"open"}})},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "named"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "named"},
 			Subjects: []rbacv1.Subject{person("named")}},
 	}
@@ -366,7 +371,7 @@ func TestWatch(t *testing.T) {
 		}
 		// All namespaces become visible, and invisible.
 		r.allow(true, "jane list")
-		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Subjects: []rbacv1.Subject{person("jane")}}
+		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "all"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "view"}, Subjects: []rbacv1.Subject{person("jane")}}
 		if _, err := r.core.RbacV1().ClusterRoleBindings().Create(r.ctx, binding, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -381,6 +386,75 @@ func TestWatch(t *testing.T) {
 	})
 }
 
+// TestRoles: a watch shows every change that can grant a permission: of a role, of the subjects of a binding, and of a binding that is
+// created again with another role.
+func TestRoles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, namespace("shop"))
+		r.questions()
+		rbac, jane := r.core.RbacV1(), r.watch(r.as("jane"), internalversion.ListOptions{})
+		must := func(_ any, err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * settleTime)
+		}
+		shows := func(allowed bool, change func()) {
+			t.Helper()
+			r.allow(allowed, "jane get shop")
+			change()
+			kind := "DELETED shop"
+			if allowed {
+				kind = "ADDED shop"
+			}
+			expect(t, jane, kind)
+		}
+		number := 0
+		role := func(rules ...rbacv1.PolicyRule) *rbacv1.Role {
+			number++
+			return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "r", ResourceVersion: fmt.Sprint(number)}, Rules: rules}
+		}
+		bound := func(subjects ...rbacv1.Subject) *rbacv1.RoleBinding {
+			number++
+			b := binding("shop", subjects...)
+			b.ResourceVersion, b.RoleRef = fmt.Sprint(number), rbacv1.RoleRef{Kind: "Role", Name: "r"}
+			return b
+		}
+		must(rbac.RoleBindings("shop").Create(r.ctx, bound(person("jane")), metav1.CreateOptions{}))
+		expect(t, jane)
+		shows(true, func() { must(rbac.Roles("shop").Create(r.ctx, role(onNamespaces()...), metav1.CreateOptions{})) })
+		shows(false, func() { must(rbac.Roles("shop").Update(r.ctx, role(onNamespaces("other")...), metav1.UpdateOptions{})) })
+		shows(true, func() { must(rbac.Roles("shop").Update(r.ctx, role(onNamespaces()...), metav1.UpdateOptions{})) })
+		shows(false, func() { must(rbac.RoleBindings("shop").Update(r.ctx, bound(person("john")), metav1.UpdateOptions{})) })
+		shows(true, func() { must(rbac.RoleBindings("shop").Update(r.ctx, bound(person("jane")), metav1.UpdateOptions{})) })
+		shows(false, func() { must(rbac.Roles("shop").Update(r.ctx, role(), metav1.UpdateOptions{})) })
+		view := bound(person("jane"))
+		view.RoleRef = rbacv1.RoleRef{Kind: "ClusterRole", Name: "view"}
+		shows(true, func() { must(rbac.RoleBindings("shop").Update(r.ctx, view, metav1.UpdateOptions{})) }) // as an informer shows it
+		shows(false, func() { must(nil, rbac.RoleBindings("shop").Delete(r.ctx, "b", metav1.DeleteOptions{})) })
+
+		// A ClusterRole names a namespace that is created later.
+		clusterBinding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "later"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "later"}, Subjects: []rbacv1.Subject{person("jane")}}
+		must(rbac.ClusterRoleBindings().Create(r.ctx, clusterBinding, metav1.CreateOptions{}))
+		must(rbac.ClusterRoles().Create(r.ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "later"}, Rules: onNamespaces("later")}, metav1.CreateOptions{}))
+		time.Sleep(3 * bookmarkInterval)
+		r.allow(true, "jane get later")
+		r.put(namespace("later"))
+		time.Sleep(settleTime)
+		expect(t, jane, "ADDED later")
+
+		// A binding to a role that does not concern namespaces costs nothing.
+		r.questions()
+		other := binding("shop", person("jane"))
+		other.RoleRef.Name = "none"
+		must(rbac.RoleBindings("shop").Create(r.ctx, other, metav1.CreateOptions{}))
+		if got := r.questions(); len(got) > 0 {
+			t.Errorf("asked %q", got)
+		}
+	})
+}
+
 // TestLaggingServer: kube-apiserver learns of a binding after nsinit-apiserver.
 func TestLaggingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -391,6 +465,26 @@ func TestLaggingServer(t *testing.T) {
 		r.allow(true, "jane get shop")
 		time.Sleep(settleTime)
 		expect(t, jane, "ADDED shop")
+
+		// One server does not know yet that the permission on all namespaces was withdrawn.
+		r.allow(true, "john list", "john get shop")
+		b := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "all"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "view"}, Subjects: []rbacv1.Subject{person("john")}}
+		if _, err := r.core.RbacV1().ClusterRoleBindings().Create(r.ctx, b, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		john := r.watch(r.as("john"), internalversion.ListOptions{})
+		r.unbind("shop")
+		r.bind(binding("shop", person("john")))
+		time.Sleep(time.Minute)
+		expect(t, john, "ADDED shop")
+		r.allow(false, "john list")
+		if err := r.core.RbacV1().ClusterRoleBindings().Delete(r.ctx, "all", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(settleTime / 2)
+		r.allow(false, "john get shop")
+		time.Sleep(settleTime)
+		expect(t, john, "DELETED shop")
 	})
 }
 
@@ -401,7 +495,7 @@ func TestQuestions(t *testing.T) {
 		r.allow(true, "jane get shop", "admin list")
 		for name, want := range map[string][]string{
 			"jane":  {"jane get", "jane get depot", "jane get shop", "jane initialize", "jane list"},
-			"admin": {"admin initialize", "admin list"},
+			"admin": {"admin get", "admin initialize", "admin list"},
 		} {
 			for _, wait := range []time.Duration{0, cachePeriod} {
 				time.Sleep(wait)
@@ -423,6 +517,10 @@ func TestQuestions(t *testing.T) {
 			if got := r.questions(); !slices.Equal(got, []string{"jane get " + name}) {
 				t.Errorf("asked %q", got)
 			}
+			r.list(r.as("jane"), internalversion.ListOptions{})
+			if got := r.questions(); len(got) > 0 {
+				t.Errorf("a list asks %q", got)
+			}
 		}
 	})
 }
@@ -439,7 +537,6 @@ func TestVersions(t *testing.T) {
 		time.Sleep(time.Second)
 		_, johns := r.list(r.as("john"), internalversion.ListOptions{})
 		time.Sleep(time.Second)
-		expect(t, r.watch(ctx, internalversion.ListOptions{ResourceVersion: johns}))
 		yes, no := true, false
 		initial := internalversion.ListOptions{SendInitialEvents: &yes, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 		f := r.watch(ctx, initial)
@@ -453,10 +550,10 @@ func TestVersions(t *testing.T) {
 		}
 		f.watch.Stop()
 		expect(t, r.watch(ctx, internalversion.ListOptions{ResourceVersion: f.version}))
-		now := versions{clock: clock.RealClock{}, instance: r.rest.index.instance}
+		now := versions{clock: clock.RealClock{}, random: r.view("jane").random}
 		other := now
-		other.instance ^= 1
-		for _, bad := range []string{version, "5", "x", "-1", text(other.now()), text(now.now() + 1<<40), "99999999999999999999999"} {
+		other.random ^= 1
+		for _, bad := range []string{version, johns, "5", "x", "-1", text(other.now()), text(now.now() + 1<<40), "99999999999999999999999"} {
 			options := internalversion.ListOptions{ResourceVersion: bad}
 			w, err := r.rest.Watch(ctx, &options)
 			if err == nil {
@@ -518,8 +615,57 @@ func TestUnavailable(t *testing.T) {
 		expect(t, watching, "ADDED shop")
 		r.down = false
 		r.allow(false, "jane get shop")
-		time.Sleep(2 * settleTime)
+		time.Sleep(bookmarkInterval)
 		expect(t, watching, "DELETED shop")
+	})
+}
+
+// view returns the view of a user.
+func (r *rig) view(name string) *view {
+	for _, v := range r.rest.index.views {
+		if v.user.GetName() == name {
+			return v
+		}
+	}
+	return nil
+}
+
+// TestManyViews: unused views are removed before they use much memory. The tokens of a user have one view.
+func TestManyViews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const namespaces = 2000
+		var objects []runtime.Object
+		for n := range namespaces {
+			objects = append(objects, namespace(fmt.Sprint(n)))
+		}
+		r := newRig(t, objects...)
+		for n := range 2 * maxEntries / namespaces {
+			name := fmt.Sprint("user", n)
+			r.allow(true, name+" list")
+			for _, id := range []string{"a", "b"} {
+				ctx := genericapirequest.WithUser(r.ctx, &user.DefaultInfo{Name: name, Extra: map[string][]string{user.CredentialIDKey: {id}}})
+				if _, err := r.rest.List(ctx, &internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "none")}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := len(r.rest.index.views); got > min(n+1, maxEntries/namespaces+2) {
+				t.Fatalf("%d views of %d users", got, n+1)
+			}
+		}
+	})
+}
+
+// TestManyWatches: a user can have a limited number of watches, and another one has its own.
+func TestManyWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for range maxWatches {
+			r.watch(r.as("jane"), internalversion.ListOptions{})
+		}
+		if _, err := r.rest.Watch(r.as("jane"), &internalversion.ListOptions{}); !apierrors.IsTooManyRequests(err) {
+			t.Errorf("another watch: %v", err)
+		}
+		r.watch(r.as("john"), internalversion.ListOptions{})
 	})
 }
 
@@ -528,14 +674,7 @@ func TestForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, namespace("shop"))
 		watching := r.watch(r.as("watching"), internalversion.ListOptions{})
-		for n := range maxViews + 100 {
-			r.list(r.as(fmt.Sprint(n)), internalversion.ListOptions{})
-		}
-		index := r.rest.index
-		if len(index.views) > maxViews {
-			t.Errorf("%d views", len(index.views))
-		}
-		v := index.views[`{"Name":"watching","UID":"","Groups":null,"Extra":null}`]
+		index, v := r.rest.index, r.view("watching")
 		r.allow(true, "watching get shop")
 		r.bind(binding("shop", person("watching")))
 		time.Sleep(2 * settleTime)
@@ -548,8 +687,8 @@ func TestForget(t *testing.T) {
 		r.unbind("shop")
 		r.remove("shop")
 		time.Sleep(idlePeriod + 2*bookmarkInterval)
-		if len(index.views) != 1 || len(v.granted)+len(v.seen) != 0 {
-			t.Errorf("%d views, %v %v", len(index.views), v.granted, v.seen)
+		if len(index.views) != 1 || len(v.decisions) != 3 || len(v.seen) != 0 {
+			t.Errorf("%d views, %v %v", len(index.views), v.decisions, v.seen)
 		}
 		watching.watch.Stop()
 		time.Sleep(idlePeriod + 2*bookmarkInterval)
@@ -646,7 +785,7 @@ func play(r *rig, steps []step) (problem string) {
 		case "all":
 			r.allow(s.list, s.user+" list")
 			r.allow(s.initiate, s.user+" initialize")
-			b := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(n)}, Subjects: []rbacv1.Subject{person(s.user)}}
+			b := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(n)}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "view"}, Subjects: []rbacv1.Subject{person(s.user)}}
 			if _, err := r.core.RbacV1().ClusterRoleBindings().Create(r.ctx, b, metav1.CreateOptions{}); err != nil {
 				r.t.Fatal(err)
 			}

@@ -8,7 +8,6 @@ package accessiblenamespace
 
 import (
 	"cmp"
-	"maps"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/sdk/util/printable"
@@ -30,16 +30,12 @@ func text(version uint64) string { return strconv.FormatUint(version, 10) }
 func (v *view) object(found state) *nsinit.AccessibleNamespace {
 	namespace := found.namespace
 	object := &nsinit.AccessibleNamespace{
-		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name, UID: namespace.UID, ResourceVersion: text(found.version), Labels: maps.Clone(namespace.Labels),
+		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name, UID: namespace.UID, ResourceVersion: text(found.version), Labels: namespace.Labels,
 			CreationTimestamp: namespace.CreationTimestamp, DeletionTimestamp: namespace.DeletionTimestamp},
-		Status: v1alpha1.AccessibleNamespaceStatus{Phase: phase(namespace)},
+		Status: v1alpha1.AccessibleNamespaceStatus{Phase: phase(namespace), Conditions: utilnamespaces.Conditions(namespace)},
 	}
 	if creator := helper.Creator(namespace); creator == v.user.GetName() {
 		object.Status.Creator = creator
-	}
-	for _, c := range namespace.Status.Conditions {
-		object.Status.Conditions = append(object.Status.Conditions, metav1.Condition{Type: string(c.Type), Status: metav1.ConditionStatus(c.Status),
-			Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime})
 	}
 	if meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionReady) == nil {
 		object.Status.Conditions = append(object.Status.Conditions, ready(namespace))
@@ -76,7 +72,7 @@ func newTable() *generic.Table[*nsinit.AccessibleNamespace] {
 		Columns: []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "Name of the namespace."},
 			{Name: "Phase", Type: "string", Description: "Initializing, Active or Terminating, and Frozen while no tenant can write."},
-			{Name: "Since", Type: "string", Description: "How long the namespace is ready, or is not."},
+			{Name: "Since", Type: "string", Description: "How long ago the condition Ready changed."},
 			{Name: "Age", Type: "string", Description: "How long ago the namespace was created."},
 			{Name: "Message", Type: "string", Priority: 1, Description: "What the namespace waits for."},
 		},

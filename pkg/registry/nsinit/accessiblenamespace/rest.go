@@ -9,6 +9,7 @@ package accessiblenamespace
 
 import (
 	"context"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -97,7 +98,7 @@ func (r *REST) List(ctx context.Context, options *internalversion.ListOptions) (
 	if err := r.index.review(ctx, v, cachePeriod, ""); err != nil {
 		return nil, err
 	}
-	if _, known := r.index.parse(v, options.ResourceVersion); !known && !anyVersion(options) || options.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
+	if r.index.parse(v, options.ResourceVersion) == 0 && !anyVersion(options) || options.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
 		return nil, expired(options.ResourceVersion)
 	}
 	found, version := r.index.list(v, selectionOf(options))
@@ -117,14 +118,16 @@ func (r *REST) Watch(ctx context.Context, options *internalversion.ListOptions) 
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{index: r.index, view: v, selection: selectionOf(options), options: options, result: make(chan watch.Event)}
-	if err = r.index.review(ctx, v, cachePeriod, ""); err == nil {
-		err = w.start()
+	err = r.index.review(ctx, v, cachePeriod, "")
+	if err == nil && !r.index.admit(v) {
+		err = apierrors.NewTooManyRequests(fmt.Sprintf("a user can have %d watches of this resource: end one, or share it", maxWatches), 10)
 	}
 	if err != nil {
 		end()
 		return nil, err
 	}
+	w := &watcher{index: r.index, view: v, selection: selectionOf(options), options: options, result: make(chan watch.Event)}
+	w.start()
 	ctx, w.stop = context.WithCancel(ctx)
 	go func() {
 		defer end()

@@ -12,16 +12,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/clock"
 
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 )
 
 const (
-	// instanceBits are the low bits of a resourceVersion. They identify the process, because another one has not the same log of changes.
-	instanceBits = 20
+	// randomBits are the low bits of a resourceVersion.
+	randomBits = 20
 	// maxLog is how many changes a view keeps at least.
 	maxLog = 1024
 )
@@ -29,15 +31,16 @@ const (
 // versions creates the resourceVersions of one view. They grow with the time in milliseconds, or faster if there are several changes in one.
 // So they do not tell a user about changes of namespaces that the user does not see.
 type versions struct {
-	clock    clock.PassiveClock
-	instance uint64
-	time     uint64
+	clock clock.PassiveClock
+	// random identifies the view, because another one has another log of changes.
+	random uint64
+	time   uint64
 }
 
 // now returns the version of the state after all changes so far.
 func (v *versions) now() uint64 {
 	v.time = max(v.time, uint64(v.clock.Now().UnixMilli())) //nolint:gosec // not before 1970
-	return v.time<<instanceBits | v.instance
+	return v.time<<randomBits | v.random
 }
 
 // next returns the version of a change. It is greater than all that were returned before.
@@ -46,23 +49,40 @@ func (v *versions) next() uint64 {
 	return v.now()
 }
 
-// parse returns the version that a client has of this view, or false.
-func (v *versions) parse(text string) (uint64, bool) {
+// parse returns the version that a client has of this view, or 0.
+func (v *versions) parse(text string) uint64 {
 	version, err := strconv.ParseUint(text, 10, 64)
-	return version, err == nil && version&(1<<instanceBits-1) == v.instance && version <= v.now()
+	if err != nil || version&(1<<randomBits-1) != v.random || version > v.now() {
+		return 0
+	}
+	return version
 }
 
-// decision is what the authorizer said about one permission of a user.
+// question is whether a user has a verb on a namespace or, without a name, on every namespace.
+type question struct{ verb, name string }
+
+// The questions about every namespace.
+var (
+	listAll       = question{"list", ""}
+	getAll        = question{"get", ""}
+	initializeAll = question{v1alpha1.VerbInitialize, ""}
+)
+
+// decision is what the authorizer answered.
 type decision struct {
 	allowed bool
+	// uid is that of the namespace for which the authorizer was asked. The answer does not count for the next one of the name.
+	uid types.UID
 	// reviewed is when the authorizer was asked. It is zero before it was.
 	reviewed time.Time
 	// stale is when a binding last changed that may concern the permission.
 	stale time.Time
+	// proposed says that a binding may grant the permission.
+	proposed bool
 }
 
 // fresh returns whether the decision still holds. With a maxAge, it must not be older. An answer soon after a change of a binding may be
-// older than the change, because kube-apiserver learns of it at another time than this process.
+// older than the change, because kube-apiserver can learn of the change later than this process.
 func (d *decision) fresh(now time.Time, maxAge time.Duration) bool {
 	return !d.reviewed.IsZero() && !d.reviewed.Before(d.stale.Add(settleTime)) && (maxAge == 0 || now.Sub(d.reviewed) < maxAge)
 }
@@ -72,17 +92,10 @@ func (d *decision) recent(now time.Time) bool {
 	return !d.reviewed.Before(d.stale) && now.Sub(d.reviewed) < reviewDelay
 }
 
-// set sets the decision, and returns whether it changed.
-func (d *decision) set(allowed bool, reviewed time.Time) bool {
-	changed := d.allowed != allowed
-	d.allowed, d.reviewed = allowed, reviewed
-	return changed
-}
-
 // state is a namespace as a user sees it. The namespace is nil if the user may not get it, or it does not exist.
 type state struct {
 	namespace *corev1.Namespace
-	// hidden says that only requests see it that ask for namespaces that are being initialized.
+	// hidden says that only requests with a selector on status.phase see it.
 	hidden bool
 	// version is that of the last change.
 	version uint64
@@ -96,11 +109,8 @@ type view struct {
 	versions
 	user     user.Info
 	subjects sets.Set[string]
-	// everything is the permission to list all namespaces, or to get each, and initialize the one to initialize all.
-	everything, initialize decision
-	// granted are the permissions to get single namespaces: those that a binding may grant, that the user asked for, or that the user
-	// created and that are closed.
-	granted map[string]*decision
+	// decisions are about every namespace, and about single ones: those that a binding proposes, and the one that the user just asked for.
+	decisions map[question]*decision
 	// seen are the namespaces that the user sees, and log the changes after the version since.
 	seen  map[string]state
 	log   []transition
@@ -120,25 +130,35 @@ func (v *view) wake() {
 	v.changed = make(chan struct{})
 }
 
-// permission returns the permission to get a namespace.
-func (v *view) permission(name string) *decision {
-	if v.granted[name] == nil {
-		v.granted[name] = &decision{}
+// decision returns the decision about a question.
+func (v *view) decision(q question) *decision {
+	if v.decisions[q] == nil {
+		v.decisions[q] = &decision{}
 	}
-	return v.granted[name]
+	return v.decisions[q]
 }
+
+// propose says that a binding may let the user get a namespace.
+func (v *view) propose(name string) *decision {
+	d := v.decision(question{"get", name})
+	d.proposed = true
+	return d
+}
+
+// everything returns whether the user may list all namespaces, or get each.
+func (v *view) everything() bool { return v.decision(listAll).allowed || v.decision(getAll).allowed }
 
 // see returns how the user sees a namespace. Its creator sees it without a permission while it is closed.
 func (v *view) see(namespace *corev1.Namespace) state {
 	if namespace == nil {
 		return state{}
 	}
-	d, closed := v.granted[namespace.Name], helper.IsClosed(namespace)
+	d, closed := v.decisions[question{"get", namespace.Name}], helper.IsClosed(namespace)
 	switch {
 	case closed && helper.Creator(namespace) == v.user.GetName():
 		return state{namespace: namespace}
-	case v.everything.allowed || d != nil && d.allowed:
-		return state{namespace: namespace, hidden: closed && !v.initialize.allowed}
+	case v.everything() || d != nil && d.allowed && d.uid == namespace.UID:
+		return state{namespace: namespace, hidden: closed && !v.decision(initializeAll).allowed}
 	}
 	return state{}
 }

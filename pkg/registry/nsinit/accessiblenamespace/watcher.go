@@ -38,28 +38,22 @@ func (w *watcher) ResultChan() <-chan watch.Event { return w.result }
 // Stop implements watch.Interface.
 func (w *watcher) Stop() { w.stop() }
 
-// start decides what the client gets first: what exists, unless it has a version or refuses. Who asks for it gets a bookmark afterwards.
-func (w *watcher) start() error {
-	asks := w.options.SendInitialEvents
-	known := false
-	if w.from, known = w.index.parse(w.view, w.options.ResourceVersion); !known && !anyVersion(w.options) {
-		return expired(w.options.ResourceVersion)
+// start decides what the client gets first: what exists, unless it has a version or refuses. A client that asked for initial events gets a
+// bookmark after them. A version that is not of this view is 0, which changes answers with an error.
+func (w *watcher) start() {
+	w.from = w.index.parse(w.view, w.options.ResourceVersion)
+	if asks := w.options.SendInitialEvents; asks != nil && *asks && (w.from != 0 || anyVersion(w.options)) || asks == nil && anyVersion(w.options) {
+		var found []state
+		found, w.from = w.index.list(w.view, w.selection)
+		for _, seen := range found {
+			w.initial = append(w.initial, watch.Event{Type: watch.Added, Object: w.view.object(seen)})
+		}
+		if asks != nil {
+			w.initial = append(w.initial, bookmark(w.from, map[string]string{metav1.InitialEventsAnnotationKey: "true"}))
+		}
+	} else if anyVersion(w.options) {
+		_, w.from = w.index.list(w.view, w.selection)
 	}
-	if known && (asks == nil || !*asks) {
-		return nil
-	}
-	var found []state
-	found, w.from = w.index.list(w.view, w.selection)
-	if asks != nil && !*asks {
-		return nil
-	}
-	for _, seen := range found {
-		w.initial = append(w.initial, watch.Event{Type: watch.Added, Object: w.view.object(seen)})
-	}
-	if asks != nil {
-		w.initial = append(w.initial, bookmark(w.from, map[string]string{metav1.InitialEventsAnnotationKey: "true"}))
-	}
-	return nil
 }
 
 // run sends changes until its context ends, or until the client is too slow. It has the permissions reviewed that may have changed, and
@@ -68,30 +62,33 @@ func (w *watcher) run(ctx context.Context) {
 	ticker := w.index.clock.NewTicker(bookmarkInterval)
 	defer ticker.Stop()
 	var review <-chan time.Time
-	delay := reviewDelay
+	delay, pause := reviewDelay, settleTime
 	for sent := w.send(ctx, w.initial...); sent; {
-		events, to, next, stale, err := w.index.changes(w.view, w.from, w.selection)
+		p, err := w.index.changes(w.view, w.from, w.selection)
 		if err != nil {
 			w.send(ctx, watch.Event{Type: watch.Error, Object: &err.ErrStatus})
 			return
 		}
-		if !w.send(ctx, events...) {
+		if !w.send(ctx, p.events...) {
 			return
 		}
-		w.from = to
+		w.from = p.version
 		switch {
-		case !stale:
+		case !p.stale:
 			review, delay = nil, reviewDelay
 		case review == nil:
 			review = w.index.clock.After(delay)
 		}
 		select {
-		case <-next:
+		case <-p.next:
 		case <-review:
-			if err := w.index.review(ctx, w.view, 0, ""); err != nil {
-				klog.FromContext(ctx).Error(err, "Cannot review which namespaces a user may get, retrying", "user", w.view.user.GetName())
-			}
 			review, delay = nil, settleTime
+			if err := w.index.review(ctx, w.view, 0, ""); err == nil {
+				pause = settleTime
+			} else if ctx.Err() == nil {
+				delay, pause = pause, min(2*pause, bookmarkInterval)
+				klog.FromContext(ctx).Error(err, "Cannot review which namespaces a user may get, retrying", "user", w.view.user.GetName(), "after", delay)
+			}
 		case <-ticker.C():
 			if w.options.AllowWatchBookmarks {
 				sent = w.send(ctx, bookmark(w.from, nil))

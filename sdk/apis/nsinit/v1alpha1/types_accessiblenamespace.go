@@ -16,10 +16,10 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // AccessibleNamespace is a core Namespace that the requester may get. It is
-// derived from the Namespace for each request, and cannot be written. While the
-// namespace is being initialized, only its creator, users with VerbInitialize on
-// all namespaces, and requests with a field selector on status.phase see it. The
-// resourceVersion is not that of the Namespace.
+// derived from the Namespace for each request, and cannot be written. Until the
+// namespace is open for the first time, only its creator, users with
+// VerbInitialize on all namespaces, and requests with a field selector on
+// status.phase see it. The resourceVersion is not that of the Namespace.
 type AccessibleNamespace struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
