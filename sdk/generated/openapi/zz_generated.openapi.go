@@ -119,7 +119,7 @@ func schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespace(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AccessibleNamespace is a core Namespace that the requester may get. It is derived from the Namespace for each request, and cannot be written. While the namespace is being initialized, only its creator, users with VerbInitialize on all namespaces, and requests with a field selector on status.phase see it. The resourceVersion is not that of the Namespace.",
+				Description: "AccessibleNamespace is a core Namespace that the requester may get. It is derived from the Namespace for each request, and cannot be written. Until the namespace is open for the first time, only its creator, users with VerbInitialize on all namespaces, and requests with a field selector on status.phase see it. The resourceVersion is not that of the Namespace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
