@@ -112,6 +112,12 @@ func TestTenantsView(t *testing.T) {
 	if out := kubectl(creator, "get", "myns", name, "-o", "jsonpath={.status.creator}"); out != creator {
 		t.Errorf("the creator is %q", out)
 	}
+	for _, query := range []string{"watch=1", "watch=1&resourceVersion=0", "watch=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"} {
+		if out := kubectl(member, "get", "--raw", "/apis/nsinit.dev/v1alpha1/accessiblenamespaces?timeoutSeconds=1&"+query); !strings.HasPrefix(out, `{"type":"ADDED",`) ||
+			strings.Contains(out, "initial-events-end") != strings.Contains(query, "send") {
+			t.Errorf("a watch with %s shows %s", query, out)
+		}
+	}
 	if out := c.MustPlugin(t, "list", "--as="+member); !strings.HasPrefix(out, "NAME") || !strings.Contains(out, "\n"+name+" ") {
 		t.Errorf("kubectl nsinit list prints %s", out)
 	}

@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -227,8 +228,8 @@ func (i *Index) forget() {
 
 // answer is what the authorizer said about a question, for a namespace with a UID.
 type answer struct {
-	uid     types.UID
-	allowed bool
+	uid            types.UID
+	asked, allowed bool
 }
 
 // open returns the questions of a view about every namespace, or about single ones, whose decisions a function selects. With only, it is
@@ -277,21 +278,24 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 		}
 	}
 	single := map[question]*answer{}
+	if before {
+		only = "" // if this ends, the user keeps single namespaces
+	}
 	if !everything {
 		single = i.open(v, true, only, due)
 	}
 	i.mu.Unlock()
-	if err := i.ask(ctx, v.user, single); err != nil {
-		return err
-	}
+	err := i.ask(ctx, v.user, single)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	maps.Copy(answers, single)
 	all := false
 	for q, a := range answers {
-		d := v.decision(q)
-		all = all || q.name == "" && d.allowed != a.allowed
-		d.allowed, d.uid, d.reviewed = a.allowed, a.uid, now
+		if a.asked { // after an error, the others are asked again
+			d := v.decision(q)
+			all = all || q.name == "" && d.allowed != a.allowed
+			d.allowed, d.uid, d.reviewed = a.allowed, a.uid, now
+		}
 	}
 	for q, d := range v.decisions {
 		if before && !everything && q.name != "" {
@@ -306,7 +310,10 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 			i.update(v, name)
 		}
 	}
-	return nil
+	if err == nil && only == "" && !v.filled { // no watch can ask for what was before
+		v.filled, v.log, v.since = true, nil, v.now()
+	}
+	return err
 }
 
 // ask has the authorizer answer questions about a user.
@@ -321,6 +328,7 @@ func (i *Index) ask(ctx context.Context, u user.Info, questions map[question]*an
 			if a.allowed = decision == authorizer.DecisionAllow; err != nil && !a.allowed {
 				return utilapierrors.NewUnavailable(fmt.Errorf("cannot ask which namespaces the user may get: %w", err))
 			}
+			a.asked = true
 			return nil
 		})
 	}
@@ -330,6 +338,9 @@ func (i *Index) ask(ctx context.Context, u user.Info, questions map[question]*an
 // get returns a namespace as a user sees it. The authorizer is asked even if no binding proposes the namespace.
 func (i *Index) get(ctx context.Context, v *view, name string) (state, error) {
 	q := question{"get", name}
+	if len(validation.IsDNS1123Label(name)) > 0 {
+		return state{}, nil
+	}
 	i.mu.Lock()
 	v.decision(q)
 	i.mu.Unlock()

@@ -115,6 +115,8 @@ type view struct {
 	seen  map[string]state
 	log   []transition
 	since uint64
+	// filled says that seen is complete.
+	filled bool
 	// uses is how many requests use the view, and used when the last one ended.
 	uses int
 	used time.Time

@@ -48,7 +48,7 @@ func (w *watcher) start() {
 		for _, seen := range found {
 			w.initial = append(w.initial, watch.Event{Type: watch.Added, Object: w.view.object(seen)})
 		}
-		if asks != nil {
+		if asks != nil && w.options.AllowWatchBookmarks {
 			w.initial = append(w.initial, bookmark(w.from, map[string]string{metav1.InitialEventsAnnotationKey: "true"}))
 		}
 	} else if anyVersion(w.options) {
@@ -63,7 +63,8 @@ func (w *watcher) run(ctx context.Context) {
 	defer ticker.Stop()
 	var review <-chan time.Time
 	delay, pause := reviewDelay, settleTime
-	for sent := w.send(ctx, w.initial...); sent; {
+	sent := w.send(ctx, w.initial...)
+	for w.initial = nil; sent; {
 		p, err := w.index.changes(w.view, w.from, w.selection)
 		if err != nil {
 			w.send(ctx, watch.Event{Type: watch.Error, Object: &err.ErrStatus})
