@@ -184,7 +184,7 @@ func (i *Index) newView(u user.Info) *view {
 	if entries > maxEntries {
 		i.removeUnused(0)
 	}
-	v := &view{user: u, subjects: subjectsOfUser(u), decisions: map[question]*decision{listAll: {}, getAll: {}, initializeAll: {}}, seen: map[string]state{},
+	v := &view{user: u, subjects: subjectsOfUser(u), decisions: map[question]*decision{listAll(): {}, getAll(): {}, initializeAll(): {}}, seen: map[string]state{},
 		versions:  versions{clock: i.clock, random: rand.Uint64N(1 << randomBits)}, //nolint:gosec // not a secret
 		reviewing: make(chan struct{}, 1), changed: make(chan struct{})}
 	v.since = v.now()
@@ -270,7 +270,7 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 	}
 	i.mu.Lock()
 	everything := false
-	for _, q := range []question{listAll, getAll} {
+	for _, q := range []question{listAll(), getAll()} {
 		if a := answers[q]; a != nil {
 			everything = everything || a.allowed
 		} else {

@@ -61,12 +61,10 @@ func (v *versions) parse(text string) uint64 {
 // question is whether a user has a verb on a namespace or, without a name, on every namespace.
 type question struct{ verb, name string }
 
-// The questions about every namespace.
-var (
-	listAll       = question{"list", ""}
-	getAll        = question{"get", ""}
-	initializeAll = question{v1alpha1.VerbInitialize, ""}
-)
+// listAll, getAll and initializeAll are the questions about every namespace.
+func listAll() question       { return question{"list", ""} }
+func getAll() question        { return question{"get", ""} }
+func initializeAll() question { return question{v1alpha1.VerbInitialize, ""} }
 
 // decision is what the authorizer answered.
 type decision struct {
@@ -148,7 +146,7 @@ func (v *view) propose(name string) *decision {
 }
 
 // everything returns whether the user may list all namespaces, or get each.
-func (v *view) everything() bool { return v.decision(listAll).allowed || v.decision(getAll).allowed }
+func (v *view) everything() bool { return v.decision(listAll()).allowed || v.decision(getAll()).allowed }
 
 // see returns how the user sees a namespace. Its creator sees it without a permission while it is closed.
 func (v *view) see(namespace *corev1.Namespace) state {
@@ -160,7 +158,7 @@ func (v *view) see(namespace *corev1.Namespace) state {
 	case closed && helper.Creator(namespace) == v.user.GetName():
 		return state{namespace: namespace}
 	case v.everything() || d != nil && d.allowed && d.uid == namespace.UID:
-		return state{namespace: namespace, hidden: closed && !v.decision(initializeAll).allowed}
+		return state{namespace: namespace, hidden: closed && !v.decision(initializeAll()).allowed}
 	}
 	return state{}
 }
