@@ -58,7 +58,7 @@ func bindView(t *testing.T, c *framework.Cluster, namespace string, subject rbac
 	}
 }
 
-// TestTenantsView: a tenant who may neither get nor list namespaces follows its own with the stock kubectl, and another one sees it when it
+// TestTenantsView: a tenant who may neither get nor list namespaces follows one that it created with the stock kubectl, and another one sees it when it
 // is open.
 func TestTenantsView(t *testing.T) {
 	c := framework.Share(t)
@@ -145,7 +145,7 @@ func TestWhoSees(t *testing.T) {
 		config *rest.Config
 		sees   []string
 	}{
-		"nobody": {stranger, nil}, "a ClusterRole with a name": {named, one}, "get everywhere": {getter, both}, "list": {lister, both},
+		"a user without rights": {stranger, nil}, "a ClusterRole with a name": {named, one}, "get everywhere": {getter, both}, "list": {lister, both},
 		"a RoleBinding": {bound, one}, "a group": {member, one}, "a service account": {robot, one}, "an administrator": {c.Admin, both},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -667,7 +667,7 @@ func TestManyViews(t *testing.T) {
 	})
 }
 
-// TestManyWatches: a user can have a limited number of watches, and another one has its own.
+// TestManyWatches: a user can have a limited number of watches, and those of another user do not count.
 func TestManyWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -29,7 +29,7 @@ const (
 )
 
 // versions creates the resourceVersions of one view. They grow with the time in milliseconds, or faster if there are several changes in one.
-// So they do not tell a user about changes of namespaces that the user does not see.
+// So a user cannot count the changes of namespaces that the user does not see.
 type versions struct {
 	clock clock.PassiveClock
 	// random identifies the view, because another one has another log of changes.
