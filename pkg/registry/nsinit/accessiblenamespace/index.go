@@ -235,9 +235,13 @@ type answer struct {
 // open returns the questions of a view about every namespace, or about single ones, whose decisions a function selects. With only, it is
 // about this name, which is asked for in the same way whether the namespace exists or not.
 func (i *Index) open(v *view, single bool, only string, selects func(*decision) bool) map[question]*answer {
-	questions := map[question]*answer{}
-	for q, d := range v.decisions {
-		if (q.name != "") != single || only != "" && q.name != only {
+	questions, decisions := map[question]*answer{}, v.decisions
+	if only != "" {
+		q := question{"get", only}
+		decisions = map[question]*decision{q: v.decision(q)}
+	}
+	for q, d := range decisions {
+		if (q.name != "") != single {
 			continue
 		}
 		a, namespace := &answer{}, i.namespace(q.name)
@@ -297,9 +301,11 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 			d.allowed, d.uid, d.reviewed = a.allowed, a.uid, now
 		}
 	}
-	for q, d := range v.decisions {
-		if before && !everything && q.name != "" {
-			d.stale = now // a kube-apiserver that answered may still have known the permission on all of them
+	if before && !everything {
+		for q, d := range v.decisions {
+			if q.name != "" {
+				d.stale = now // a kube-apiserver that answered may still have known the permission on all of them
+			}
 		}
 	}
 	for q := range single {
