@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,7 +74,13 @@ func TestStrictNameReuse(t *testing.T) {
 
 	t.Run("without the component", func(t *testing.T) {
 		var got reuseResult
-		// On a busy machine a webhook can time out before the namespace exists again.
+		// On a busy machine, kube-controller-manager takes longer than the timeout of the webhook.
+		c.Dev(t, "kill", "kube-controller-manager")
+		a.finalizes = true
+		defer func() {
+			a.finalizes = false
+			c.Dev(t, "start", "kube-controller-manager")
+		}()
 		for began := time.Now(); !got.every() && time.Since(began) < framework.Patience; {
 			a.run(t, few, &got, func(attacked *atomic.Int64) error {
 				return persist(t.Context(), func() error {
@@ -214,6 +221,8 @@ type reuseAttack struct {
 	// link is between the second kube-apiserver and etcd.
 	link    *proxy.Link
 	webhook *webhook
+	// finalizes is set while the test finalizes namespaces, and kube-controller-manager does not run.
+	finalizes bool
 }
 
 // reuseResult counts rounds in which a write reached the new namespace while it was closed.
@@ -234,6 +243,14 @@ func (r reuseResult) String() string {
 func (a *reuseAttack) run(t *testing.T, rounds int, total *reuseResult, wait func(attacked *atomic.Int64) error) {
 	t.Helper()
 	prefix := framework.UniqueName("reuse")
+	// The webhooks time out soon, so the late writes start only when every former namespace is open.
+	var opening errgroup.Group
+	for i := range rounds {
+		opening.Go(func() error { return a.open(t.Context(), fmt.Sprintf("%s-%d", prefix, i)) })
+	}
+	if err := opening.Wait(); err != nil {
+		t.Fatalf("the former namespaces: %v", err)
+	}
 	late := a.webhook.calls.Load() + int64(rounds)
 	var attacked atomic.Int64
 	var group sync.WaitGroup
@@ -272,20 +289,11 @@ func (a *reuseAttack) run(t *testing.T, rounds int, total *reuseResult, wait fun
 	group.Wait()
 }
 
-// round opens a namespace, starts a write that is delayed, deletes the namespace and creates it again, and
+// round starts a write into an open namespace that is delayed, deletes the namespace and creates it again, and
 // writes to it through the second kube-apiserver, which has no news meanwhile, until it has. The new namespace stays
 // closed.
 func (a *reuseAttack) round(ctx context.Context, name string, arrived, healed <-chan struct{}, attacked *atomic.Int64) (got reuseResult, err error) {
-	if err := a.open(ctx, name); err != nil {
-		return got, fmt.Errorf("the former namespace: %w", err)
-	}
 	defer func() { _ = a.Core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) }()
-	// Both kube-apiservers see that the former namespace is open.
-	for _, client := range []kubernetes.Interface{a.tenant, a.second} {
-		if err := persist(ctx, func() error { return framework.WriteConfigMap(ctx, client, name) }); err != nil {
-			return got, err
-		}
-	}
 	late := make(chan error, 1)
 	go func() {
 		_, err := a.tenant.CoreV1().ConfigMaps(name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late", Labels: map[string]string{lateLabel: "true"}}}, metav1.CreateOptions{})
@@ -324,7 +332,7 @@ func (a *reuseAttack) round(ctx context.Context, name string, arrived, healed <-
 	return a.reached(ctx, name)
 }
 
-// open creates a namespace and finishes its initializer.
+// open creates a namespace and finishes its initializer. Both kube-apiservers then see that it is open.
 func (a *reuseAttack) open(ctx context.Context, name string) error {
 	if _, err := a.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		return err
@@ -341,13 +349,12 @@ func (a *reuseAttack) open(ctx context.Context, name string) error {
 	}); err != nil {
 		return err
 	}
-	return persist(ctx, func() error {
-		namespace, err := a.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		if err == nil && namespace.Labels[v1alpha1.LabelInitializing] != "" {
-			err = errors.New("it is closed")
+	for _, client := range []kubernetes.Interface{a.tenant, a.second} {
+		if err := persist(ctx, func() error { return framework.WriteConfigMap(ctx, client, name) }); err != nil {
+			return err
 		}
-		return err
-	})
+	}
+	return nil
 }
 
 // recreate deletes a namespace and creates it again as soon as possible.
@@ -361,12 +368,31 @@ func (a *reuseAttack) recreate(ctx context.Context, name string) error {
 		return err
 	}
 	return persist(ctx, func() error {
+		if a.finalizes {
+			if err := a.finalize(ctx, former); err != nil {
+				return err
+			}
+		}
 		created, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		if err == nil && created.UID == former.UID {
 			err = wait.ErrorInterrupted(errors.New("the former namespace was returned"))
 		}
 		return err
 	})
+}
+
+// finalize removes the finalizer of Kubernetes from a deleted namespace, as kube-controller-manager does when it is empty.
+func (a *reuseAttack) finalize(ctx context.Context, former *corev1.Namespace) error {
+	deleted, err := a.Core.CoreV1().Namespaces().Get(ctx, former.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && deleted.UID != former.UID {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	deleted.Spec.Finalizers = slices.DeleteFunc(deleted.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+	_, err = a.Core.CoreV1().Namespaces().Finalize(ctx, deleted, metav1.UpdateOptions{})
+	return err
 }
 
 // reached reports what the tenant wrote into a closed namespace.
