@@ -64,24 +64,24 @@ func (c *Cluster) Grant(t *testing.T, user string, client kubernetes.Interface, 
 // nsinit.
 func (c *Cluster) Tenant(t *testing.T) kubernetes.Interface {
 	t.Helper()
-	const manifest = `
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: e2e-tenant}
-rules:
-- {apiGroups: [""], resources: ["namespaces"], verbs: ["create", "get"]}
-- {apiGroups: [""], resources: ["configmaps"], verbs: ["*"]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: e2e-tenant}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: e2e-tenant}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: e2e-tenant}]
-`
-	if _, err := c.KubectlInput(manifest, "apply", "--server-side"); err != nil {
-		t.Fatal(err)
+	const name = "e2e-tenant"
+	ctx, client := t.Context(), kubernetes.NewForConfigOrDie(c.As(name))
+	_, roleErr := c.Core.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
+	}}, metav1.CreateOptions{})
+	_, bindingErr := c.Core.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+	}, metav1.CreateOptions{})
+	for _, err := range []error{roleErr, bindingErr} {
+		if err != nil && !apierrors.IsAlreadyExists(err) { // other tests use the same user
+			t.Fatal(err)
+		}
 	}
-	return kubernetes.NewForConfigOrDie(c.As("e2e-tenant"))
+	waitAllowed(t, name, client, authorizationv1.ResourceAttributes{Resource: "configmaps", Verb: "create"})
+	return client
 }
 
 // ServiceAccount creates a service account with rights in the whole cluster, until the test ends. It returns the user name,
