@@ -381,9 +381,10 @@ func (a *reuseAttack) recreate(ctx context.Context, name string) error {
 	})
 }
 
-// finalize removes the finalizer of Kubernetes from a deleted namespace, as kube-controller-manager does when it is empty.
+// finalize removes the finalizer of Kubernetes from a deleted namespace, as the user of kube-controller-manager.
 func (a *reuseAttack) finalize(ctx context.Context, former *corev1.Namespace) error {
-	deleted, err := a.Core.CoreV1().Namespaces().Get(ctx, former.Name, metav1.GetOptions{})
+	namespaces := kubernetes.NewForConfigOrDie(a.As("system:serviceaccount:kube-system:namespace-controller")).CoreV1().Namespaces()
+	deleted, err := namespaces.Get(ctx, former.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && deleted.UID != former.UID {
 		return nil
 	}
@@ -391,7 +392,7 @@ func (a *reuseAttack) finalize(ctx context.Context, former *corev1.Namespace) er
 		return err
 	}
 	deleted.Spec.Finalizers = slices.DeleteFunc(deleted.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
-	_, err = a.Core.CoreV1().Namespaces().Finalize(ctx, deleted, metav1.UpdateOptions{})
+	_, err = namespaces.Finalize(ctx, deleted, metav1.UpdateOptions{})
 	return err
 }
 
