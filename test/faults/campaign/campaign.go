@@ -255,8 +255,11 @@ func (l *lane) round(ctx context.Context, f *fault.Fault) error {
 	return l.state.Save(l.Dir)
 }
 
-// keepLogs stores the end of every program's log.
+// keepLogs stores the end of every program's log. A slice also prints it: the files of a test run are often gone afterwards.
 func (l *lane) keepLogs(round *Round) error {
+	if l.Slack == sliceSlack {
+		fmt.Println(l.plane.Logs(12))
+	}
 	return os.WriteFile(filepath.Join(l.Dir, fmt.Sprintf("round-%04d.log", round.Number)), []byte(l.plane.Logs(2000)), 0o600)
 }
 
