@@ -9,6 +9,7 @@ package wait_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -196,5 +197,44 @@ func TestEnds(t *testing.T) {
 			})
 			cmdtesting.Test{Cluster: cluster, Args: []string{"shop", test.flag}, Out: "namespace/shop created\n", Err: test.says}.Check(t, wait.NewCreateCommand)
 		})
+	}
+}
+
+// TestTenant: a user who may not get the namespace sees in the AccessibleNamespace when it is open, also if nsinit-apiserver learns of it
+// later, and completes its name.
+func TestTenant(t *testing.T) {
+	accessible := func(change func(*corev1.Namespace)) *v1alpha1.AccessibleNamespace {
+		n := shop(change)
+		object := &v1alpha1.AccessibleNamespace{ObjectMeta: n.ObjectMeta}
+		for _, c := range n.Status.Conditions {
+			object.Status.Conditions = append(object.Status.Conditions, metav1.Condition{Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message})
+		}
+		return object
+	}
+	waits := accessible(reports(v1alpha1.ReasonPending, "waiting for initializer \"a.example.com\""))
+	reads := []*v1alpha1.AccessibleNamespace{nil, waits, accessible(open)}
+	cluster := (&world{}).cluster()
+	forbidden := func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(corev1.Resource("namespaces"), "shop", errors.New("no"))
+	}
+	cluster.Core.PrependReactor("get", "namespaces", forbidden)
+	cluster.Core.PrependReactor("list", "namespaces", forbidden)
+	cluster.Nsinit.PrependReactor("get", "accessiblenamespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		read := reads[0]
+		if reads = reads[min(1, len(reads)-1):]; read == nil {
+			return true, nil, apierrors.NewNotFound(v1alpha1.SchemeGroupVersion.WithResource("accessiblenamespaces").GroupResource(), "shop")
+		}
+		return true, read, nil
+	})
+	cluster.Nsinit.PrependReactor("list", "accessiblenamespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if selects := action.(clienttesting.ListAction).GetListRestrictions().Fields.String(); selects != "status.phase!=" {
+			t.Errorf("the field selector is %q", selects)
+		}
+		return true, &v1alpha1.AccessibleNamespaceList{Items: []v1alpha1.AccessibleNamespace{*waits}}, nil
+	})
+	cmdtesting.Test{Cluster: cluster, Args: []string{"shop"},
+		Out: "namespace/shop created\nwaiting for initializer \"a.example.com\"\nnamespace/shop is open after 230ms\n"}.Check(t, wait.NewCreateCommand)
+	if names := cluster.Complete(t, wait.NewCommand); !slices.Equal(names, []string{"shop"}) {
+		t.Errorf("completion offers %q", names)
 	}
 }
