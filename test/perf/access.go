@@ -19,9 +19,11 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
 	typed "github.com/nsinit/nsinit/sdk/generated/clientset/versioned/typed/nsinit/v1alpha1"
 )
@@ -69,11 +71,22 @@ func measureAccess(ctx context.Context, planes string, sizes []int) (err error) 
 			return err
 		}
 		made = size
+		if err := p.waitOpen(ctx); err != nil {
+			return err
+		}
 		if err := p.accessRow(ctx, size); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// waitOpen waits until nsinit-apiserver shows no namespace that is being initialized.
+func (p *plane) waitOpen(ctx context.Context) error {
+	return wait.PollUntilContextTimeout(ctx, time.Second, 10*time.Minute, true, func(ctx context.Context) (bool, error) {
+		closed, err := p.nsinit.NsinitV1alpha1().AccessibleNamespaces().List(ctx, metav1.ListOptions{FieldSelector: "status.phase=" + string(v1alpha1.LifecycleInitializing)})
+		return err == nil && len(closed.Items) == 0, nil
+	})
 }
 
 // createBound creates a namespace that one user may get.
