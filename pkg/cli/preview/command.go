@@ -40,7 +40,7 @@ describe; you are the creator by default. It reports unknown kinds and missing p
 
 With --all, the command shows what policy-population reports of each population with scope All: how many objects it would create, change
 and delete in the namespaces that exist, or still has to, and the first ten problems. Objects of other clients are conflicts and stay as
-they are. Namespaces that are closed, frozen, terminating or exempt, and those whose name starts with "kube-", get nothing.
+they are. Namespaces that are closed, frozen, terminating or exempt by name, and those whose name starts with "kube-", get nothing.
 
 The exit code is 0 if every object can be applied, 2 if one cannot, and 1 after another error, or with --all if not every namespace was
 checked yet.`

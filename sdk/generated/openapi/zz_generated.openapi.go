@@ -1145,7 +1145,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulationSpec(ref common.Referenc
 					},
 					"scope": {
 						SchemaProps: spec.SchemaProps{
-							Description: "scope says which of the selected namespaces get the manifests. New, the default: those that are created while the population exists. All: also those that exist already and are open, as rollout says. Exempt namespaces and those whose names start with kube- are not among them.\n\nPossible enum values:\n - `\"All\"` means also namespaces that exist already.\n - `\"New\"` means namespaces that are created while the population exists.",
+							Description: "scope says which of the selected namespaces get the manifests. New, the default: those that are created while the population exists. All: also those that exist already and are open, as rollout says. Namespaces exempt by name and those whose names start with kube- are not among them.\n\nPossible enum values:\n - `\"All\"` means also namespaces that exist already.\n - `\"New\"` means namespaces that are created while the population exists.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"All", "New"},

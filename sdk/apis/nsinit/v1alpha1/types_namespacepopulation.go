@@ -63,8 +63,8 @@ type NamespacePopulationSpec struct {
 
 	// scope says which of the selected namespaces get the manifests. New, the
 	// default: those that are created while the population exists. All: also those
-	// that exist already and are open, as rollout says. Exempt namespaces and those
-	// whose names start with kube- are not among them.
+	// that exist already and are open, as rollout says. Namespaces exempt by name
+	// and those whose names start with kube- are not among them.
 	// +optional
 	// +k8s:optional
 	Scope PopulationScopeType `json:"scope,omitempty" protobuf:"bytes,3,opt,name=scope,casttype=PopulationScopeType"`

@@ -25,8 +25,8 @@ type NamespacePopulationSpecApplyConfiguration struct {
 	Manifests []PopulationManifestApplyConfiguration `json:"manifests,omitempty"`
 	// scope says which of the selected namespaces get the manifests. New, the
 	// default: those that are created while the population exists. All: also those
-	// that exist already and are open, as rollout says. Exempt namespaces and those
-	// whose names start with kube- are not among them.
+	// that exist already and are open, as rollout says. Namespaces exempt by name
+	// and those whose names start with kube- are not among them.
 	Scope *nsinitv1alpha1.PopulationScopeType `json:"scope,omitempty"`
 	// rollout is what happens in namespaces that exist already. It needs scope All.
 	// Report, the default: status.rollout reports what Apply would do. Apply: a few
