@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Draws docs/images/dashboard-healthy.svg and dashboard-failing.svg from the metrics of a real control plane. This takes about
-# 14 minutes. The numbers in them are those of the tables in docs/operate.md.
+# 14 minutes. The numbers in them are those of the tables in docs/alerts.md.
 #
 #     hack/dashboards.sh [--draw]
 #
@@ -29,5 +29,5 @@ fi
 (cd test/monitoring && go build -o "${dev%/*}/monitoring" .)
 for name in healthy failing; do
   "${dev%/*}/monitoring" --rules "${components}/alerts.yaml" --dashboard "${components}/dashboard.json" --scrapes "${plane}/${name}" \
-    --document docs/operate.md --picture "docs/images/dashboard-${name}.svg" >/dev/null
+    --document docs/alerts.md --picture "docs/images/dashboard-${name}.svg" >/dev/null
 done

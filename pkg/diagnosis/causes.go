@@ -75,7 +75,7 @@ func otherRules() []rule {
 // entry describes a cause.
 type entry struct {
 	cause Cause
-	// meaning is what docs/operate.md says of the cause.
+	// meaning is what docs/why.md says of the cause.
 	meaning string
 	// remedies are what helps, the safest first.
 	remedies []remedy
@@ -185,7 +185,7 @@ func lifecycleCauses() []entry {
 		{description: actInItsPlace, command: release, risk: remainsAndEmpties, when: "REMOVABLE HOLDER"},
 	}
 	return []entry{
-		{InitializerPending, "an initializer has not acted; stuck once its turn has the condition `Stalled`", []remedy{
+		{InitializerPending, "an initializer has not acted; stuck once its turn is `Stalled`", []remedy{
 			{description: "contact your platform team", when: "TENANT"},
 			{description: startProgram, command: scaleWorkload, when: "STOPPED"},
 			{description: "read the NamespaceLifecycle", command: describeLifecycle, when: "INITIALIZER"},
@@ -193,7 +193,7 @@ func lifecycleCauses() []entry {
 			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
 			{description: "if it cannot be fixed soon, skip it in this namespace", command: "kubectl nsinit skip $NAMESPACE $INITIALIZER", risk: opensWithout},
 		}},
-		{InitializerNotServed, "no program reports that it serves the initializer: stuck if one reported before, because namespaces wait until it does again", []remedy{
+		{InitializerNotServed, "no program reports that it serves the initializer; stuck if one reported before", []remedy{
 			{description: startProgram, command: scaleWorkload, when: "STOPPED"},
 			{description: "start the program of the initializer", when: "NEVER"},
 			{description: "check whether the program of that user runs, and read its log", when: "REPORTED"},
@@ -201,45 +201,45 @@ func lifecycleCauses() []entry {
 			{description: "read when programs reported", command: "kubectl describe nsic $CONFIGURATION"},
 			{description: "if a person does the work, remove the initializer when it is done", command: "kubectl nsinit done $NAMESPACE $INITIALIZER", risk: "if the work is not done, the namespace opens without it", when: "NEVER"},
 		}},
-		{InitializerSlow, "the turn of the initializer is stalled, but its program runs: it reports that it serves the initializer", []remedy{
+		{InitializerSlow, "the turn of the initializer is stalled, but its program reports", []remedy{
 			{description: "read the log of the program: it waits for something, or retries"},
 			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
 		}},
 		{InitializationFailed, "nsinit is about to delete the namespace; if the namespace stays, the deletion is refused", []remedy{
 			{description: "read the failure, and fix its cause before you create the namespace again", command: describeLifecycle},
 		}},
-		{ObjectsMissing, "every initializer is done, and an object of `--required-objects` does not exist, such as the ServiceAccount `default`; stuck if the namespace was opened without it", []remedy{
+		{ObjectsMissing, "an object of `--required-objects` does not exist; stuck if the namespace was opened without it", []remedy{
 			{description: "check whether kube-controller-manager runs, and read its log: it creates these objects in every namespace"},
 			{description: "see which of them exist", command: "kubectl --namespace $NAMESPACE get serviceaccount/default configmap/kube-root-ca.crt"},
 			{description: "if your cluster does not create them, set --required-objects of nsinit-controller-manager"},
 		}},
-		{QuotaNotInForce, "kube-controller-manager has not counted a ResourceQuota of a closed namespace, so kube-apiserver would not enforce it; stuck if it lasts", []remedy{
+		{QuotaNotInForce, "kube-controller-manager has not counted a ResourceQuota of a closed namespace; stuck if it lasts", []remedy{
 			{description: "check whether kube-controller-manager runs, and read its log: its quota controller writes the status"},
 			{description: "if it runs, remove what it cannot count from the quota, such as count/ of a kind that does not exist"},
 			{description: "see which resources it has counted", command: "kubectl --namespace $NAMESPACE describe resourcequota $QUOTA"},
 		}},
-		{PlanDegraded, "the plan differs from what the configurations say; a note, because the namespace opens all the same", []remedy{
+		{PlanDegraded, "the plan differs from the configurations; a note, because the namespace opens all the same", []remedy{
 			{description: "see the plan, and why other initializers are left out", command: "kubectl nsinit plan $NAMESPACE"},
 			{description: "correct the configuration that the message names; this changes the plans of new namespaces"},
 		}},
 		{ParticipantPending, "a participant has not cleaned up after the namespace", participant},
-		{FormerIncarnation, "a participant has not cleaned up after the former namespace of the same name", participant},
+		{FormerIncarnation, "a participant has not cleaned up after the former namespace of this name", participant},
 	}
 }
 
 func nsinitCauses() []entry {
 	return []entry{
-		{NsinitFailing, "nsinit-controller-manager fails to take the next step for the namespace; the message is that of the condition `Failing`", []remedy{
+		{NsinitFailing, "nsinit-controller-manager fails to take the next step, as the condition `Failing` shows", []remedy{
 			{description: "fix the cause in the message; nsinit retries", when: "FAILING"},
 			{description: "check the installation and its storage", command: "kubectl nsinit check"},
 			{description: "read the log of nsinit-controller-manager", command: controllerLogs},
 		}},
-		{NsinitUnavailable, "kube-apiserver cannot reach nsinit-apiserver: closed namespaces stay closed, and none that waits for a participant is removed", []remedy{
+		{NsinitUnavailable, "kube-apiserver cannot reach nsinit-apiserver", []remedy{
 			{description: "read why kube-apiserver cannot reach it", command: "kubectl describe apiservice $APISERVICE"},
 			{description: "check whether its service exists, and has endpoints that are ready", command: showService},
 			{description: "check whether nsinit-apiserver runs, and read its log", command: listPods + "; " + serverLogs},
-			{description: "restart it", command: restart + "statefulset/" + installation.APIServer},
-			{description: "if you do not need nsinit any more, uninstall it in the order that docs/operate.md gives", risk: "without the gate, every user can write to namespaces that are not initialized; participants in deletions do not act any more"},
+			{description: "restart it", command: restart + "deployment,statefulset --selector app.kubernetes.io/name=" + installation.APIServer},
+			{description: "if you do not need nsinit any more, uninstall it in the order that docs/uninstall.md gives", risk: "without the gate, every user can write to namespaces that are not initialized; participants in deletions do not act any more"},
 		}},
 		{NsinitUninstalled, "the namespace waits for nsinit, which is not installed any more", []remedy{
 			{description: "install nsinit again as docs/install.md says, with its configurations"},
@@ -250,14 +250,14 @@ func nsinitCauses() []entry {
 				risk:    noParticipants},
 		}},
 		{NsinitRefuses, "nsinit-apiserver does not serve NamespaceLifecycles, for example because its storage was lost", []remedy{
-			{description: "do what the error says; for a storage that was lost, see docs/operate.md"},
+			{description: "do what the error says; for a storage that was lost, see docs/storage.md"},
 			{description: "read the log of nsinit-apiserver", command: serverLogs},
 		}},
 		{NsinitControllerDown, "no instance of nsinit-controller-manager runs", []remedy{
 			{description: "check whether it runs, and read its log", command: listPods + "; " + controllerLogs},
 			{description: "restart it", command: restart + "deployment/" + installation.ControllerManager},
 		}},
-		{LifecycleMissing, "nsinit-controller-manager has not created the NamespaceLifecycle, or has not released the namespace after every participant cleaned up", []remedy{
+		{LifecycleMissing, "nsinit-controller-manager has not created the NamespaceLifecycle, or has not released the namespace after the cleanup", []remedy{
 			{description: "read the log of nsinit-controller-manager", command: controllerLogs},
 		}},
 	}
@@ -267,7 +267,7 @@ const showService = "kubectl --namespace $SERVER get service $SERVICE; kubectl -
 
 func apiCauses() []entry {
 	return []entry{
-		{APIUnavailable, "the server of an aggregated API is unavailable, so Kubernetes cannot determine which of its objects are in a namespace, and removes no namespace", []remedy{
+		{APIUnavailable, "the server of an aggregated API is unavailable, so Kubernetes removes no namespace", []remedy{
 			{description: "read why kube-apiserver cannot reach it", command: "kubectl describe apiservice $APISERVICE"},
 			{description: "check whether its service exists, and has endpoints that are ready", command: showService},
 			{description: "start or fix its server", command: "kubectl --namespace $SERVER get pods"},
@@ -286,21 +286,21 @@ func apiCauses() []entry {
 
 func contentCauses() []entry {
 	return []entry{
-		{WebhookRefusesDeletion, "an admission webhook refuses the deletion of objects in the namespace, or the removal of their finalizers", []remedy{
+		{WebhookRefusesDeletion, "an admission webhook refuses the deletion of objects, or the removal of their finalizers", []remedy{
 			{description: doAsRefusalAsks},
 			{description: "see which server answers, and for which requests", command: "kubectl get $WEBHOOKS --output yaml"},
 			{description: "exempt this namespace in the webhook's namespaceSelector", command: "kubectl edit $WEBHOOK", risk: "the webhook does not check this namespace any more"},
 		}},
-		{WebhookUnavailable, "an admission webhook that reviews the deletion of objects in the namespace, or the removal of their finalizers, does not answer; a note if its failurePolicy is `Ignore`", []remedy{
+		{WebhookUnavailable, "an admission webhook for such a request does not answer; a note if its failurePolicy is `Ignore`", []remedy{
 			{description: "see which service it is, and start or fix it", command: "kubectl get $WEBHOOKS --output yaml"},
 			{description: "if the service was uninstalled, remove its webhooks", command: "kubectl delete $WEBHOOK", risk: "what the webhooks check or change is not checked or changed any more"},
 		}},
-		{PolicyRefusesDeletion, "a ValidatingAdmissionPolicy refuses the deletion of objects in the namespace, or the removal of their finalizers", []remedy{
+		{PolicyRefusesDeletion, "a ValidatingAdmissionPolicy refuses such a request", []remedy{
 			{description: doAsRefusalAsks},
 			{description: "read the policy", command: "kubectl get validatingadmissionpolicy $POLICY --output yaml"},
 			{description: "exempt this namespace in the binding, or remove the binding", command: "kubectl edit validatingadmissionpolicybinding $BINDING", risk: "the policy does not protect these objects any more"},
 		}},
-		{DeletionRefused, "the deletion of objects in the namespace, or the removal of their finalizers, is refused for another reason", []remedy{{description: doAsRefusalAsks}}},
+		{DeletionRefused, "such a request is refused for another reason", []remedy{{description: doAsRefusalAsks}}},
 		{ContentDeletionFailed, "the namespace controller cannot delete objects that you can delete", []remedy{
 			{description: "if you have just fixed the cause, wait a minute: it retries"},
 			{description: "see what refuses the deletion, by trying as the namespace controller does", command: "kubectl nsinit why $NAMESPACE --as=system:serviceaccount:kube-system:namespace-controller --as-group=system:serviceaccounts --as-group=system:serviceaccounts:kube-system --as-group=system:authenticated"},
@@ -320,7 +320,7 @@ func contentCauses() []entry {
 			{description: "if the machine is off and does not return, remove the node and with it the pods", command: "kubectl delete node $NODE", risk: "if the machine is on, its containers continue, and Kubernetes does not know it"},
 			{description: "do not wait for the confirmation", command: "kubectl --namespace $NAMESPACE delete --grace-period=0 --force $PODS", risk: "if the node works, the containers can continue, with their volumes and their names"},
 		}},
-		{ClaimLost, "a PersistentVolumeClaim is in the phase `Lost`: its volume does not exist any more; a note, because it blocks no deletion", []remedy{
+		{ClaimLost, "a PersistentVolumeClaim is in the phase `Lost`; a note, because it blocks no deletion", []remedy{
 			{description: "read which volume it was", command: "kubectl --namespace $WHERE describe $CLAIMS"},
 			{description: "restore the volume, or delete the claim when no pod needs it", command: "kubectl --namespace $WHERE get pods"},
 		}},
@@ -331,7 +331,7 @@ func namespaceCauses() []entry {
 	const second = "delete the namespace again"
 	const restore, remove = getNamespace + `'.spec.finalizers = ["kubernetes"]'` + finalize, "kubectl delete namespace $NAMESPACE"
 	return []entry{
-		{NamespaceFinalizer, "a controller has not removed its finalizer from `metadata.finalizers` of the namespace", []remedy{
+		{NamespaceFinalizer, "a controller has not removed its finalizer from `metadata.finalizers`", []remedy{
 			{description: startItAgain, command: scaleWorkload, when: "STOPPED"},
 			{description: readItsLog, command: logsOfWorkload, when: "LOGS"},
 			{description: readItsLog, when: "NOLOGS"},
@@ -339,7 +339,7 @@ func namespaceCauses() []entry {
 			{description: startController, when: "START"},
 			{description: "if the controller does not exist any more, remove this finalizer", command: "kubectl get namespace $NAMESPACE" + dropFinalizer, risk: remains, when: "REMOVABLE"},
 		}},
-		{SpecFinalizer, "a controller has not removed its finalizer from `spec.finalizers` of the namespace", []remedy{
+		{SpecFinalizer, "a controller has not removed its finalizer from `spec.finalizers`", []remedy{
 			{description: startItAgain, command: scaleWorkload, when: "STOPPED"},
 			{description: readItsLog, command: logsOfWorkload, when: "LOGS"},
 			{description: readItsLog, when: "NOLOGS"},
@@ -348,23 +348,23 @@ func namespaceCauses() []entry {
 			{description: "wait some minutes: nsinit-controller-manager removes it", command: "kubectl nsinit check", when: "NAMEREUSE"},
 			{description: "if you uninstalled nsinit, remove this finalizer", command: getNamespace + `'.spec.finalizers -= ["$NAMEREUSE"]'` + finalize, risk: "requests that are still in progress can be stored in the next namespace of this name"},
 		}},
-		{FinalizersEmptied, "a client emptied `spec.finalizers` before the deletion, so no controller deletes the content of the namespace", []remedy{
+		{FinalizersEmptied, "a client emptied `spec.finalizers` before the deletion, so no controller deletes the content", []remedy{
 			{description: second, command: remove, when: "EMPTY"},
 			{description: putBack, command: restore},
 			{description: second, command: remove, when: "CONTENT", risk: "the content remains stored, and is not visible until a namespace of this name is created again"},
 		}},
-		{OrphanedContent, "the namespace is deleted, but content is still stored: a client emptied `spec.finalizers` during the deletion, or a request that was in progress created it late", []remedy{
+		{OrphanedContent, "the namespace is deleted, but content is still stored: a client emptied `spec.finalizers` during the deletion, or a late request created it", []remedy{
 			{description: "create the namespace again and delete it, which deletes its content", command: "kubectl create namespace $NAMESPACE && kubectl delete namespace $NAMESPACE", risk: inUse},
 		}},
-		{NamespaceControllerSilent, "kube-controller-manager does not run, or does not delete the content of the namespace", []remedy{
+		{NamespaceControllerSilent, "kube-controller-manager does not run, or does not delete the content", []remedy{
 			{description: "check whether kube-controller-manager runs, and read its log", command: "kubectl --namespace kube-system get pods --selector component=kube-controller-manager; kubectl --namespace kube-system get lease kube-controller-manager"},
-			{description: "on a control plane without it, run nsinit-controller-manager with --namespace-termination (docs/operate.md)"},
+			{description: "on a control plane without it, run nsinit-controller-manager with --namespace-termination (docs/required-objects.md)"},
 		}},
-		{NamespaceControllerAtWork, "kube-controller-manager deletes the content of the namespace, and no other cause is known", nil},
-		{DeletionProtected, "a deletion of the namespace itself would be refused; a note, unless nsinit has to delete the namespace", []remedy{
+		{NamespaceControllerAtWork, "kube-controller-manager deletes the content, and no other cause is known", nil},
+		{DeletionProtected, "a deletion of the namespace would be refused; a note, unless nsinit has to delete it", []remedy{
 			{description: "if the namespace is to be deleted, " + doAsRefusalAsks},
 		}},
-		{NamespaceFrozen, "an administrator froze the namespace, so its tenants cannot write into it; a note, unless its content has to be deleted", []remedy{
+		{NamespaceFrozen, "an administrator froze the namespace; a note, unless its content has to be deleted", []remedy{
 			{description: "ask the user who froze it"},
 			{description: "unfreeze it", command: "kubectl nsinit unfreeze $NAMESPACE", risk: "tenants can write into the namespace again. If it is being deleted, its content is deleted"},
 		}},

@@ -9,7 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 //
 // Diagnose first reads everything once: the result is an Observation, and failed reads are a part of it. Rules then
 // judge the Observation. A rule reads nothing and does not depend on the order of the rules. The table of causes
-// holds the meaning and the remedies of each cause; docs/operate.md shows the meanings. A new cause needs a rule, an
+// holds the meaning and the remedies of each cause; docs/why.md shows the meanings. A new cause needs a rule, an
 // entry in causes.go, a test, and an end-to-end test with the real cause.
 //
 // The causes are those that keep namespaces Terminating (APIs that do not answer, admission that refuses deletions,

@@ -497,9 +497,9 @@ func TestUnsafeWords(t *testing.T) {
 	}
 }
 
-// TestDocs: docs/operate.md has the table of causes.
+// TestDocs: docs/why.md has the table of causes.
 func TestDocs(t *testing.T) {
-	const path, begin, end = "../../docs/operate.md", "| cause | what it is |\n| --- | --- |\n", "\n\n"
+	const path, begin, end = "../../docs/why.md", "| cause | what it is |\n| --- | --- |\n", "\n\n"
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ const (
 	maxSocketPath = 107
 	// startTimeout bounds a start: etcd replays its log, which takes time for a large store.
 	startTimeout  = 5 * time.Minute
-	documentation = `if its data is damaged, see "When etcd cannot start" in docs/operate.md`
+	documentation = `if its data is damaged, see "When etcd cannot start" in docs/storage.md`
 )
 
 // Server is a running etcd member.

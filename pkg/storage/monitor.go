@@ -36,7 +36,7 @@ const (
 	reclaimPause   = 30 * time.Second
 	reclaimTimeout = 5 * time.Minute
 
-	documentation = `see "When the storage is full" in docs/operate.md`
+	documentation = `see "When the storage is full" in docs/storage.md`
 )
 
 // Usage is how full an etcd member is.

@@ -117,7 +117,7 @@ func TestClusterAdmission(t *testing.T) {
 	t.Run("missing rights block no namespace", a.missingRights)
 }
 
-// aboutClusterAdmission is the heading of the section of InstallGuide with an example.
+// aboutClusterAdmission is the heading of the section of HardenGuide with an example.
 const aboutClusterAdmission = "Policies and webhooks for nsinit's kinds"
 
 const refuseByName = `
@@ -175,7 +175,7 @@ func (a clusterAdmission) second(t *testing.T, kubeAPIServer string) *rest.Confi
 // replicas: a second replica evaluates a policy, too. Creations, dry runs and applies are refused.
 func (a clusterAdmission) replicas(t *testing.T) {
 	second := a.second(t, a.Admin.Host)
-	a.ApplyInput(t, a.DocumentedFile(t, framework.InstallGuide, aboutClusterAdmission))
+	a.ApplyInput(t, a.DocumentedFile(t, framework.HardenGuide, aboutClusterAdmission))
 	const message = "names that start with 0 to 4 are those of the platform team"
 	for _, config := range []*rest.Config{a.Direct(t), second, a.Admin} {
 		a.waitRefused(t, config, "0-bad", "ValidatingAdmissionPolicy 'configuration-names' with binding 'configuration-names' denied request: "+message)
@@ -268,7 +268,7 @@ func (a clusterAdmission) parameters(t *testing.T) {
 	t.Run("are missing", func(t *testing.T) {
 		a.ApplyInput(t, policy)
 		a.waitRefused(t, a.Admin, "yes-name", "paramKind kind", "allow the service account nsinit-system/nsinit-apiserver to get, list and watch this kind")
-		if out, err := a.Shell(t, a.Documented(t, framework.InstallGuide, aboutClusterAdmission)[0], nil); err != nil {
+		if out, err := a.Shell(t, a.Documented(t, framework.HardenGuide, aboutClusterAdmission)[0], nil); err != nil {
 			t.Fatal(out, err)
 		}
 		a.waitRefused(t, a.Admin, "no-name", "the prefix is reserved")

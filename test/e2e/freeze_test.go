@@ -63,7 +63,7 @@ func TestFreeze(t *testing.T) {
 	}
 	_, from := c.AuditSince(t, 0)
 
-	c.RunDocumented(t, "Freeze a namespace", map[string]string{"NAMESPACE": namespace})
+	c.RunDocumented(t, framework.FreezeGuide, "Freeze a namespace", map[string]string{"NAMESPACE": namespace})
 	const why = "incident 4711"
 	c.WaitCondition(t, namespace, v1alpha1.ConditionFrozen, "True/Frozen", `user "kubernetes-admin" froze the namespace: `+why)
 	says := []string{`namespace "` + namespace + `" is frozen by kubernetes-admin and cannot be written to: ` + why, "kubectl nsinit unfreeze " + namespace}
@@ -91,7 +91,7 @@ func TestFreeze(t *testing.T) {
 	guardsFrozen(t, namespace, tenant, freezer)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionFrozen, "True/Frozen", `user "e2e-freezer" froze the namespace: mine`)
 
-	c.RunDocumented(t, "Unfreeze a namespace", map[string]string{"NAMESPACE": namespace})
+	c.RunDocumented(t, framework.FreezeGuide, "Unfreeze a namespace", map[string]string{"NAMESPACE": namespace})
 	c.WaitCondition(t, namespace, v1alpha1.ConditionFrozen, `False/Unfrozen user "kubernetes-admin" unfroze the namespace: `+why+`: evidence is saved; user "e2e-freezer" had frozen it: mine`)
 	framework.Eventually(t, "a tenant can write again", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, namespace) })
 	guardsUnfrozen(t, namespace, tenant, freezer)

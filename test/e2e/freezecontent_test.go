@@ -324,10 +324,10 @@ func frozenFor(t *testing.T, c *framework.Cluster, config *rest.Config, cells []
 	return slices.Compact(refused), slices.Compact(passed)
 }
 
-// documented: docs/operate.md names each controller to which a frozen namespace refuses something.
+// documented: docs/freeze.md names each controller to which a frozen namespace refuses something.
 func documented(t *testing.T, c *framework.Cluster, refusals map[string]string) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(c.Root, "docs", "operate.md"))
+	data, err := os.ReadFile(filepath.Join(c.Root, "docs", framework.FreezeGuide))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func documented(t *testing.T, c *framework.Cluster, refusals map[string]string) 
 	section, _, _ = strings.Cut(section, "\n### ")
 	for controller, refused := range refusals {
 		if named := strings.Contains(section, "`"+controller+"`"); refused != "" && !named {
-			t.Errorf("docs/operate.md does not say what is refused to %s in a frozen namespace", controller)
+			t.Errorf("docs/freeze.md does not say what is refused to %s in a frozen namespace", controller)
 		}
 	}
 }

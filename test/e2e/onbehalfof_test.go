@@ -30,8 +30,6 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-const gitOpsGuide = "gitops.md"
-
 // createOnBehalfOf creates a namespace with the name of another user, and with as many other annotations as nsinit allows. It is not
 // stored if dryRun says so.
 func createOnBehalfOf(t *testing.T, c *framework.Cluster, config *rest.Config, user string, dryRun ...string) (*corev1.Namespace, error) {
@@ -158,7 +156,7 @@ func TestConstrainedImpersonation(t *testing.T) {
 	portal, config := c.ServiceAccount(t, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list"}})
 	account := portal[strings.LastIndex(portal, ":")+1:]
 	c.ApplyInput(t, strings.NewReplacer("name: backstage", "name: "+account, "namespace: backstage", "namespace: default").Replace(
-		c.DocumentedFile(t, gitOpsGuide, "Create namespaces as the user")))
+		c.DocumentedFile(t, framework.PortalsGuide, "Create namespaces as the user")))
 	as := func(user string, groups ...string) kubernetes.Interface {
 		impersonating := rest.CopyConfig(config)
 		impersonating.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}

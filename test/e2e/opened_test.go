@@ -34,7 +34,7 @@ func TestOpenedByHand(t *testing.T) {
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCurrent(t, namespace, "one.example.com")
 
-	c.RunDocumented(t, "Open a namespace by hand", map[string]string{"NAMESPACE": namespace})
+	c.RunDocumented(t, framework.SkipInitializerGuide, "Open a namespace by hand", map[string]string{"NAMESPACE": namespace})
 	const who = `user "kubernetes-admin" removed the label nsinit.dev/initializing before every initializer was done; skipped: ["one.example.com" "two.example.com"]`
 	c.WaitReady(t, namespace)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "True/OpenedByHand", who)

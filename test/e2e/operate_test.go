@@ -23,23 +23,23 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestOperate: the commands in docs/operate.md skip or remove a broken initializer.
+// TestOperate: the commands in docs/skip-initializer.md skip or remove a broken initializer.
 func TestOperate(t *testing.T) {
 	c := framework.Share(t)
 	stored := c.Configure(t, framework.Initializers("broken.example.com", "works.example.com")...)
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCurrent(t, namespace, "broken.example.com")
 	words := map[string]string{"NAMESPACE": namespace, "INITIALIZER": "broken.example.com", "CONFIGURATION": stored.Name}
-	if out := c.RunDocumented(t, "See what a namespace waits for", words); !strings.Contains(out, "broken.example.com") {
+	if out := c.RunDocumented(t, framework.TroubleshootGuide, "See what a namespace waits for", words); !strings.Contains(out, "broken.example.com") {
 		t.Errorf("it does not name the pending initializer:\n%s", out)
 	}
 
 	// The exit code 2 reports that the initialization is in progress.
-	if out, err := c.TryDocumented(t, "Find out why a namespace does not open or does not terminate", words); err == nil || !strings.Contains(out, `waiting for initializer "broken.example.com"`) {
+	if out, err := c.TryDocumented(t, framework.WhyGuide, "Find out why a namespace waits", words); err == nil || !strings.Contains(out, `waiting for initializer "broken.example.com"`) {
 		t.Errorf("it does not name the pending initializer: %v\n%s", err, out)
 	}
 
-	c.RunDocumented(t, "Let it miss its deadline", words)
+	c.RunDocumented(t, framework.SkipInitializerGuide, "Let it miss its deadline", words)
 	configured := func() []v1alpha1.RegisteredInitializer {
 		configuration, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(t.Context(), stored.Name, metav1.GetOptions{})
 		if err != nil {
@@ -50,7 +50,7 @@ func TestOperate(t *testing.T) {
 	if first := configured()[0]; first.FailurePolicy == nil || *first.FailurePolicy != v1alpha1.Ignore || *first.TimeoutSeconds != 30 {
 		t.Errorf("it has no deadline: %+v", first)
 	}
-	c.RunDocumented(t, "Take it out of its configuration", words)
+	c.RunDocumented(t, framework.SkipInitializerGuide, "Take it out of its configuration", words)
 	if all := configured(); len(all) != 1 || all[0].Name != "works.example.com" {
 		t.Errorf("the configuration holds %+v", all)
 	}
@@ -63,16 +63,16 @@ func TestOperate(t *testing.T) {
 		t.Errorf("the namespace that waits has the plan %+v", plan)
 	}
 
-	c.RunDocumented(t, "Skip it in one namespace", words)
+	c.RunDocumented(t, framework.SkipInitializerGuide, "Skip it in one namespace", words)
 	lifecycle := c.WaitCurrent(t, namespace, "works.example.com")
 	if entry := lifecycle.Status.Initializers[0]; entry.State != v1alpha1.InitializerSkipped || entry.LastActor != "kubernetes-admin" {
 		t.Errorf("its entry is %+v", entry)
 	}
-	if out := c.RunDocumented(t, "Skip it in one namespace", words); !strings.Contains(out, "broken.example.com already skipped in namespace "+namespace) {
+	if out := c.RunDocumented(t, framework.SkipInitializerGuide, "Skip it in one namespace", words); !strings.Contains(out, "broken.example.com already skipped in namespace "+namespace) {
 		t.Errorf("skipping it again:\n%s", out)
 	}
 
-	c.RunDocumented(t, "Disable a configuration", words)
+	c.RunDocumented(t, framework.SkipInitializerGuide, "Disable a configuration", words)
 	framework.Eventually(t, "the configuration counts who waits for it", func(ctx context.Context) error {
 		configuration, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(ctx, stored.Name, metav1.GetOptions{})
 		if err == nil && (configuration.Status.Phase != v1alpha1.ConfigurationTerminating || configuration.Status.PendingNamespaces != 2) {
@@ -87,7 +87,7 @@ func TestOperate(t *testing.T) {
 	}
 }
 
-// TestCanI: the answers of kubectl auth can-i, as in docs/operate.md, match the results of real requests.
+// TestCanI: the answers of kubectl auth can-i, as in docs/install.md, match the results of real requests.
 func TestCanI(t *testing.T) {
 	c := framework.Connect(t)
 	namespace := c.CreateHeld(t, c.Admin).Name
@@ -95,7 +95,7 @@ func TestCanI(t *testing.T) {
 		APIGroups: []string{"nsinit.dev"}, Resources: []string{"initializers"}, ResourceNames: []string{"hold.example.com"}, Verbs: []string{"initialize"}})
 	c.User(t, "e2e-cannot", framework.Everything())
 	bindInitialize(t, c, namespace, "e2e-cannot")
-	lines := strings.Split(strings.TrimSpace(c.Documented(t, framework.OperateGuide, "Who may do what")[0]), "\n")
+	lines := strings.Split(strings.TrimSpace(c.Documented(t, framework.InstallGuide, "Check who may do what")[0]), "\n")
 	for user, want := range map[string][]string{
 		"e2e-can":    {"yes", "yes", "yes"},
 		"e2e-cannot": {"no", "no", "yes"},

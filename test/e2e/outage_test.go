@@ -216,7 +216,7 @@ func TestLostStorage(t *testing.T) {
 	}
 
 	c.Configure(t, framework.Initializers("again.example.com")...)
-	c.RunDocumented(t, "When the storage was lost", nil)
+	c.RunDocumented(t, framework.StorageGuide, "When the storage was lost", nil)
 	c.WaitServing(t)
 	for _, namespace := range []string{waiting.Name, late.Name, later.Name} {
 		c.WaitCurrent(t, namespace, "again.example.com")

@@ -120,7 +120,7 @@ func TestRestore(t *testing.T) {
 	if err := os.WriteFile(file, []byte(framework.JSON(t, namespace)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := c.Shell(t, c.Documented(t, gitOpsGuide, "Restore a backup")[0], map[string]string{"FILE": file, "NAMESPACE": name})
+	out, err := c.Shell(t, c.Documented(t, framework.BackupGuide, "Restore namespaces with Velero")[0], map[string]string{"FILE": file, "NAMESPACE": name})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -45,7 +45,7 @@ func TestStaticPolicies(t *testing.T) {
 		}
 	}
 	write(exemptions)
-	configuration := strings.ReplaceAll(c.DocumentedFile(t, framework.InstallGuide, "Policies in force from the first request"), "/etc/kubernetes/nsinit-static", dir)
+	configuration := strings.ReplaceAll(c.DocumentedFile(t, framework.HardenGuide, "Policies in force from the first request"), "/etc/kubernetes/nsinit-static", dir)
 	if err := os.WriteFile(filepath.Join(dir, "admission.yaml"), []byte(configuration), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -302,7 +302,7 @@ func (w *wedge) getStuck(t *testing.T, c *framework.Cluster, cause diagnosis.Cau
 	}
 }
 
-// TestWhyOrphans: an administrator empties spec.finalizers of a namespace with content in spite of the guard, as docs/operate.md
+// TestWhyOrphans: an administrator empties spec.finalizers of a namespace with content in spite of the guard, as docs/why.md
 // says. The orphaned content is found, and the remedies delete it.
 func TestWhyOrphans(t *testing.T) {
 	c := framework.Connect(t)
@@ -518,7 +518,7 @@ func TestWhyNsinit(t *testing.T) {
 	c.ReleaseParticipant(t, unrelated, "one.example.com")
 	c.WaitNoNamespace(t, unrelated)
 
-	// The APIService was deleted without the steps in docs/operate.md.
+	// The APIService was deleted without the steps in docs/uninstall.md.
 	registration, err := c.Kubectl("get", "apiservice", "v1alpha1.nsinit.dev", "--output=json")
 	if err != nil {
 		t.Fatal(err)

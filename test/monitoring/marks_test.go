@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-const operate = "../../docs/operate.md"
+const guide = "../../docs/alerts.md"
 
 // TestPictures: each picture in the documents shows every panel of the dashboard, with data, and the numbers of the table below
 // it. The table names only panels and alerts that exist. Each alert that it names is active in the picture.
@@ -47,7 +47,7 @@ func TestPictures(t *testing.T) {
 			if strings.Contains(text, "No data") {
 				t.Error("a panel has no data")
 			}
-			marks, err := readMarks(operate, name)
+			marks, err := readMarks(guide, name)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -34,9 +34,6 @@ const gitopsInitializer = "waits.example.com"
 // gitopsUser is the user of the tools.
 const gitopsUser = "e2e-gitops"
 
-// gitopsGuide is a document in docs.
-const gitopsGuide = "gitops.md"
-
 // gitopsContent is what the tools apply into a new namespace.
 const gitopsContent = `
 apiVersion: v1
@@ -94,7 +91,7 @@ func newGitOps(t *testing.T) *gitops {
 func (g *gitops) namespace(t *testing.T) string {
 	t.Helper()
 	name := g.Name("gitops")
-	document := strings.ReplaceAll(g.DocumentedFile(t, gitopsGuide, "Decide whether the gate applies to your tool"), `"shop"`, `"`+name+`"`)
+	document := strings.ReplaceAll(g.DocumentedFile(t, framework.GitOpsGuide, "Decide whether the gate applies to your tool"), `"shop"`, `"`+name+`"`)
 	var role rbacv1.ClusterRole
 	if err := yaml.Unmarshal([]byte(document), &role); err != nil || !strings.Contains(document, name) {
 		t.Fatalf("docs/gitops.md has no role for the namespace \"shop\": %v", err)
@@ -216,7 +213,7 @@ func TestGitOps(t *testing.T) {
 	})
 	t.Run("Flux waits with the health checks", func(t *testing.T) {
 		namespace, kustomization := g.namespace(t), filepath.Join(t.TempDir(), "kustomization.yaml")
-		if err := os.WriteFile(kustomization, []byte(g.DocumentedFile(t, gitopsGuide, "Flux")), 0o600); err != nil {
+		if err := os.WriteFile(kustomization, []byte(g.DocumentedFile(t, framework.GitOpsGuide, "Flux")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		g.during(t, namespace, func() error { return g.flux(t.Context(), namespace, "--kustomization="+kustomization) })

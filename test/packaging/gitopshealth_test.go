@@ -167,7 +167,7 @@ func (g *gitops) patchArgoCD(t *testing.T) {
 	if _, err := g.Core.CoreV1().ConfigMaps(namespace).Create(t.Context(), config, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := g.Shell(t, g.Documented(t, gitopsGuide, "Argo CD")[0], map[string]string{"--namespace argocd": "--namespace " + namespace}); err != nil {
+	if out, err := g.Shell(t, g.Documented(t, framework.GitOpsGuide, "Argo CD")[0], map[string]string{"--namespace argocd": "--namespace " + namespace}); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	patched, err := g.Kubectl("get", "configmap", "argocd-cm", "--namespace="+namespace, "--output=yaml")

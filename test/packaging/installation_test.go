@@ -99,7 +99,7 @@ func TestExamples(t *testing.T) {
 }
 
 // TestInstallation installs nsinit as docs/install.md says, works with it, upgrades it, and
-// uninstalls it as docs/operate.md says. The pods run with the rights of their service accounts.
+// uninstalls it as docs/uninstall.md says. The pods run with the rights of their service accounts.
 func TestInstallation(t *testing.T) {
 	framework.DependsOnKubernetes(t)
 	next := t.TempDir()
@@ -617,7 +617,7 @@ func (i *installation) upgrade(t *testing.T) {
 	}
 }
 
-// uninstall runs the commands of docs/operate.md while namespaces are in every state. Afterwards, none is closed or
+// uninstall runs the commands of docs/uninstall.md while namespaces are in every state. Afterwards, none is closed or
 // stuck.
 func (i *installation) uninstall(t *testing.T) {
 	tenant := i.Tenant(t)
@@ -642,9 +642,9 @@ func (i *installation) uninstall(t *testing.T) {
 	// The second participant never cleans up.
 	i.ReleaseParticipant(t, leaving, "one.example.com")
 
-	steps := i.Documented(t, framework.OperateGuide, "Uninstall")
+	steps := i.Documented(t, framework.UninstallGuide, "Uninstall")
 	if len(steps) != 6 {
-		t.Fatalf("docs/operate.md has %d blocks of commands", len(steps))
+		t.Fatalf("docs/uninstall.md has %d blocks of commands", len(steps))
 	}
 	run := func(step int) {
 		t.Helper()

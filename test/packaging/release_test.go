@@ -157,7 +157,7 @@ func (r *release) installChart(t *testing.T, i *installation) {
 	i.closedTo(t, tenant, waiting)
 
 	i.words["--reset-then-reuse-values"] = "--reset-then-reuse-values --set=podLabels.team=platform --set=policyPopulation.replicas=1"
-	r.shell(t, i, i.Documented(t, framework.InstallGuide, "Upgrade with Helm")[0])
+	r.shell(t, i, i.Documented(t, framework.UpgradeGuide, "Upgrade with Helm")[0])
 	for app, replicas := range map[string]int{"nsinit-apiserver": 1, "nsinit-controller-manager": 2, "policy-population": 1} {
 		pods, err := i.Core.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "team=platform,app.kubernetes.io/name=" + app})
 		if err != nil || len(pods.Items) != replicas {
@@ -170,7 +170,7 @@ func (r *release) installChart(t *testing.T, i *installation) {
 	framework.Eventually(t, "a tenant writes into it", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, waiting) })
 
 	// The step before the last one is for overlays.
-	for n, step := range i.Documented(t, framework.OperateGuide, "Uninstall") {
+	for n, step := range i.Documented(t, framework.UninstallGuide, "Uninstall") {
 		if n != 4 {
 			r.shell(t, i, step)
 		}

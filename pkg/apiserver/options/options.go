@@ -130,7 +130,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.StorageIdentity, "storage-identity-configmap", o.StorageIdentity,
 		"NAMESPACE/NAME of the ConfigMap that names the storage in use. While the storage is another one, or empty, requests for NamespaceLifecycles are refused.")
 	flags.DurationVar(&o.ReadRepairAfter, "read-repair-after", o.ReadRepairAfter,
-		"How long an initializer with failurePolicy Ignore can have its turn, beyond its timeoutSeconds, before a GET of the NamespaceLifecycle skips it. "+
+		"How long an initializer with failurePolicy Ignore can have its turn, if its deadline has passed, before a GET of the NamespaceLifecycle skips it. "+
 			"The controller manager skips it at its deadline; this is for the case that it does not run. 0 means never.")
 }
 

@@ -204,7 +204,7 @@ func (i *inspection) storageSpace(ctx context.Context) {
 	_, err := i.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "nsinit-check-"},
 	}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	if i.accepted("StorageSpace", err, `see "When the storage is full" in docs/operate.md`, "object") {
+	if i.accepted("StorageSpace", err, `see "When the storage is full" in docs/storage.md`, "object") {
 		i.add("StorageSpace", OK, "", "the storage accepts new objects")
 	}
 }

@@ -238,7 +238,7 @@ func (o *Options) verify(ctx context.Context) error {
 		}
 		if !o.Clients.Clock.Now().Before(deadline) {
 			if err == nil {
-				err = errors.New("it gets the label " + v1alpha1.LabelInitializing + "; if kube-apiserver reads policies of nsinit from files, remove them on each control plane node (docs/install.md)")
+				err = errors.New("it gets the label " + v1alpha1.LabelInitializing + "; if kube-apiserver reads policies of nsinit from files, remove them on each control plane node (docs/harden.md)")
 			}
 			return fmt.Errorf("a new namespace is still closed or refused: %w", err)
 		}

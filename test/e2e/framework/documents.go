@@ -14,11 +14,21 @@ import (
 	"testing"
 )
 
-// InstallGuide, OperateGuide and ReleaseGuide are documents in docs with commands for administrators.
+// These documents in docs have commands for administrators.
 const (
-	InstallGuide = "install.md"
-	OperateGuide = "operate.md"
-	ReleaseGuide = "release.md"
+	BackupGuide          = "backup.md"
+	FreezeGuide          = "freeze.md"
+	GitOpsGuide          = "gitops.md"
+	HardenGuide          = "harden.md"
+	InstallGuide         = "install.md"
+	PortalsGuide         = "portals.md"
+	ReleaseGuide         = "release.md"
+	SkipInitializerGuide = "skip-initializer.md"
+	StorageGuide         = "storage.md"
+	TroubleshootGuide    = "troubleshoot.md"
+	UninstallGuide       = "uninstall.md"
+	UpgradeGuide         = "upgrade.md"
+	WhyGuide             = "why.md"
 )
 
 // Documented returns the blocks of commands under a heading of a document.
@@ -57,11 +67,11 @@ func (c *Cluster) DocumentedFile(t *testing.T, document, heading string) string 
 	return c.blocks(t, document, heading, "yaml")[0]
 }
 
-// RunDocumented runs the first block of commands under a heading of OperateGuide, and returns their output. It replaces words
-// in capitals by values.
-func (c *Cluster) RunDocumented(t *testing.T, heading string, words map[string]string) string {
+// RunDocumented runs the first block of commands under a heading of a document, and returns their output. It replaces words in
+// capitals by values.
+func (c *Cluster) RunDocumented(t *testing.T, document, heading string, words map[string]string) string {
 	t.Helper()
-	out, err := c.TryDocumented(t, heading, words)
+	out, err := c.TryDocumented(t, document, heading, words)
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", heading, err, out)
 	}
@@ -69,9 +79,9 @@ func (c *Cluster) RunDocumented(t *testing.T, heading string, words map[string]s
 }
 
 // TryDocumented is RunDocumented for commands that may fail.
-func (c *Cluster) TryDocumented(t *testing.T, heading string, words map[string]string) (string, error) {
+func (c *Cluster) TryDocumented(t *testing.T, document, heading string, words map[string]string) (string, error) {
 	t.Helper()
-	return c.Shell(t, c.Documented(t, OperateGuide, heading)[0], words)
+	return c.Shell(t, c.Documented(t, document, heading)[0], words)
 }
 
 // Shell runs commands in the folder of the project, after replacing words by values. It returns their output.

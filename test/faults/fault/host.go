@@ -125,7 +125,7 @@ func skewClock(ctx context.Context, e *Env) (healer, error) {
 }
 
 // loseStorage loses the storage. To heal, an administrator registers the initializers again and
-// acknowledges the loss, as docs/operate.md says.
+// acknowledges the loss, as docs/storage.md says.
 func loseStorage(ctx context.Context, e *Env) (healer, error) {
 	topology, ok := e.Topology.(LosesStorage)
 	if !ok {
