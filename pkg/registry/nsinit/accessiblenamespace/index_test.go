@@ -32,6 +32,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
@@ -678,6 +679,34 @@ func TestManyWatches(t *testing.T) {
 			t.Errorf("another watch: %v", err)
 		}
 		r.watch(r.as("john"), internalversion.ListOptions{})
+	})
+}
+
+// TestWatchInitialized: an open watch is not one of the requests that the server handles at the same time. Otherwise some hundred watches
+// would use up what it allows.
+func TestWatchInitialized(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, namespace("shop"))
+		r.allow(true, "jane list")
+		signal, initialized := utilflowcontrol.NewInitializationSignal(), false
+		go func() {
+			signal.Wait()
+			initialized = true
+		}()
+		w, err := r.rest.Watch(utilflowcontrol.WithInitializationSignal(r.as("jane"), signal), &internalversion.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if initialized {
+			t.Error("before the initial events are sent, the watch is initialized")
+		}
+		<-w.ResultChan()
+		synctest.Wait()
+		if !initialized {
+			t.Error("after the initial events, the watch is not initialized")
+		}
+		w.Stop()
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
@@ -64,6 +65,7 @@ func (w *watcher) run(ctx context.Context) {
 	var review <-chan time.Time
 	delay, pause := reviewDelay, settleTime
 	sent := w.send(ctx, w.initial...)
+	utilflowcontrol.WatchInitialized(ctx) // until then, the watch counts as one of the requests that the server handles at the same time
 	for w.initial = nil; sent; {
 		p, err := w.index.changes(w.view, w.from, w.selection)
 		if err != nil {
