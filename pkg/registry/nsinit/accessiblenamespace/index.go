@@ -102,10 +102,11 @@ func (i *Index) Run(ctx context.Context) {
 func (i *Index) onNamespace(n *corev1.Namespace) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	single, creator := question{"get", n.Name}, helper.Creator(n)
 	for _, v := range i.views {
-		if v.decisions[question{"get", n.Name}] != nil {
+		if v.decisions[single] != nil {
 			v.wake() // another namespace of the name has to be reviewed
-		} else if !v.everything() && v.user.GetName() != helper.Creator(n) {
+		} else if !v.everything() && v.user.GetName() != creator {
 			continue
 		}
 		i.update(v, n.Name)
@@ -184,7 +185,9 @@ func (i *Index) newView(u user.Info) *view {
 	if entries > maxEntries {
 		i.removeUnused(0)
 	}
-	v := &view{user: u, subjects: subjectsOfUser(u), decisions: map[question]*decision{listAll(): {}, getAll(): {}, initializeAll(): {}}, seen: map[string]state{},
+	lists, gets := &decision{}, &decision{}
+	v := &view{user: u, subjects: subjectsOfUser(u), seen: map[string]state{},
+		decisions: map[question]*decision{listAll(): lists, getAll(): gets, initializeAll(): {}}, lists: lists, gets: gets,
 		versions:  versions{clock: i.clock, random: rand.Uint64N(1 << randomBits)}, //nolint:gosec // not a secret
 		reviewing: make(chan struct{}, 1), changed: make(chan struct{})}
 	v.since = v.now()

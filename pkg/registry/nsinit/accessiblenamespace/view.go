@@ -109,6 +109,8 @@ type view struct {
 	subjects sets.Set[string]
 	// decisions are about every namespace, and about single ones: those that a binding proposes, and the one that the user just asked for.
 	decisions map[question]*decision
+	// lists and gets are the decisions about listAll and getAll. Each event of a namespace reads them.
+	lists, gets *decision
 	// seen are the namespaces that the user sees, and log the changes after the version since.
 	seen  map[string]state
 	log   []transition
@@ -146,9 +148,7 @@ func (v *view) propose(name string) *decision {
 }
 
 // everything returns whether the user may list all namespaces, or get each.
-func (v *view) everything() bool {
-	return v.decision(listAll()).allowed || v.decision(getAll()).allowed
-}
+func (v *view) everything() bool { return v.lists.allowed || v.gets.allowed }
 
 // see returns how the user sees a namespace. Its creator sees it without a permission while it is closed.
 func (v *view) see(namespace *corev1.Namespace) state {
