@@ -530,6 +530,12 @@ func TestQuestions(t *testing.T) {
 				t.Errorf("a list asks %q", got)
 			}
 		}
+		// Later lists take as long as before.
+		time.Sleep(cachePeriod)
+		r.list(r.as("jane"), internalversion.ListOptions{})
+		if got := r.questions(); len(got) != 5 {
+			t.Errorf("a later list asks %q", got)
+		}
 	})
 }
 
