@@ -459,9 +459,11 @@ func runKubeAPIServer(t *testing.T, c *framework.Cluster, more ...string) *rest.
 		[]string{"--secure-port=" + port, "--audit-log-path=" + filepath.Join(t.TempDir(), "audit.log")}, more)...)
 	config := rest.CopyConfig(c.Admin)
 	config.Host = "https://127.0.0.1:" + port
-	framework.Eventually(t, "another kube-apiserver is ready", func(ctx context.Context) error {
-		return kubernetes.NewForConfigOrDie(config).Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-	})
+	if err := persist(t.Context(), func() error { // it starts slowly on a busy machine
+		return kubernetes.NewForConfigOrDie(config).Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error()
+	}); err != nil {
+		t.Fatalf("another kube-apiserver is not ready: %v", err)
+	}
 	return config
 }
 

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,11 @@ const (
 	planesVariable = "NSINIT_E2E_PLANES"
 	// sharingAtOnce is the number of tests that use the shared control plane at the same time.
 	sharingAtOnce = 4
+	// testsIfBusy is the number of tests that run at the same time on a busy machine. One on which more than busyThreads threads for each
+	// CPU want to run is busy: requests take so long that tests wait in vain.
+	testsIfBusy, busyThreads = 2, 8
+	// startPause is the time between two starts of control planes, after which the machine shows whether it is busy.
+	startPause = 5 * time.Second
 )
 
 // plane is a control plane.
@@ -56,6 +62,11 @@ type pool struct {
 	waiting []*request
 	// share is the number of tests that share the first control plane, and willShare also counts those that wait for it.
 	share, willShare int
+	// running is the number of tests that have a control plane, and busy says that the machine is busy.
+	running int
+	busy    bool
+	// started is when the last control plane was started.
+	started time.Time
 }
 
 // use is how a test uses a control plane.
@@ -76,7 +87,11 @@ type request struct {
 }
 
 // planes returns the pool of this process.
-var planes = sync.OnceValue(newPool) //nolint:gochecknoglobals // the control planes are of the whole process
+var planes = sync.OnceValue(func() *pool { //nolint:gochecknoglobals // the control planes are of the whole process
+	p := newPool()
+	go p.observe()
+	return p
+})
 
 func newPool() *pool {
 	first := os.Getenv(dirVariable)
@@ -91,6 +106,21 @@ func newPool() *pool {
 	}
 	p.idle = slices.Clone(p.all)
 	return p
+}
+
+// observe notes every second whether the machine is busy: /proc/loadavg has the number of threads that want to run.
+func (p *pool) observe() {
+	average := 0.0
+	for ; ; time.Sleep(time.Second) {
+		load, _ := os.ReadFile("/proc/loadavg")
+		var now, all float64
+		_, _ = fmt.Sscanf(string(load), "%f %f %f %f/%f", &all, &all, &all, &now, &all)
+		average += (now - average) / 4
+		p.mu.Lock()
+		p.busy = average > float64(busyThreads*runtime.NumCPU())
+		p.changed.Broadcast()
+		p.mu.Unlock()
+	}
 }
 
 // enter announces a test. The pool must know every test before the first one starts.
@@ -119,8 +149,11 @@ func (p *pool) take(r *request) *plane {
 			continue
 		}
 		taken := p.find(r.use)
-		if taken == nil {
+		if taken == nil || p.running >= testsIfBusy && (p.busy || !taken.running && time.Since(p.started) < startPause) {
 			continue
+		}
+		if p.running++; !taken.running {
+			p.started = time.Now()
 		}
 		if r.use == sharing {
 			p.share++
@@ -158,6 +191,7 @@ func (p *pool) find(as use) *plane {
 func (p *pool) leave(r *request, back *plane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.running--
 	if r.use == sharing {
 		p.share--
 		p.willShare--

@@ -11,8 +11,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // TestPool: some tests share the first control plane, others have one alone, preferably one that runs. The longest start
@@ -63,6 +65,11 @@ func TestPool(t *testing.T) {
 			if step.ended != "" {
 				close(ends[step.ended])
 			}
+			for range tests { // one control plane starts after the other
+				synctest.Wait()
+				time.Sleep(startPause)
+				p.changed.Broadcast()
+			}
 			synctest.Wait()
 			slices.Sort(started)
 			if got := strings.Join(started, ", "); got != step.started {
@@ -74,6 +81,39 @@ func TestPool(t *testing.T) {
 			if !slices.ContainsFunc(p.idle, func(one *plane) bool { return one.dir == name }) {
 				t.Errorf("%s is not idle at the end", name)
 			}
+		}
+	})
+}
+
+// TestPoolBusy: on a busy machine, two tests run at the same time.
+func TestPoolBusy(t *testing.T) {
+	t.Setenv(planesVariable, "1")
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool()
+		var taken atomic.Int64
+		var requests []*request
+		for range 3 {
+			requests = append(requests, p.enter("A", sharing))
+		}
+		p.busy = true
+		for _, r := range requests {
+			go func() {
+				p.take(r)
+				taken.Add(1)
+			}()
+		}
+		synctest.Wait()
+		if taken.Load() != testsIfBusy {
+			t.Errorf("%d tests run on a busy machine", taken.Load())
+		}
+		time.Sleep(startPause)
+		p.mu.Lock()
+		p.busy = false
+		p.mu.Unlock()
+		p.changed.Broadcast()
+		synctest.Wait()
+		if taken.Load() != 3 {
+			t.Errorf("%d of 3 tests run", taken.Load())
 		}
 	})
 }
