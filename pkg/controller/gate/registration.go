@@ -43,8 +43,10 @@ const (
 
 // registration is what the controller knows of the APIService.
 type registration struct {
-	// since is when the controller first saw that the API is not available. It is not registered before again.
+	// since is when the controller first saw that the API is not available, as it is since the transition that kube-apiserver reports. It
+	// is not registered before again.
 	since, again time.Time
+	transition   metav1.Time
 	// because is why the APIService was removed.
 	because string
 }
@@ -71,8 +73,9 @@ func (c *Controller) register(ctx context.Context) error {
 		r.since = time.Time{}
 		return nil
 	}
-	if r.since.IsZero() {
-		r.since = now
+	// An API that was available meanwhile has another transition.
+	if r.since.IsZero() || !r.transition.Equal(&available.LastTransitionTime) {
+		r.since, r.transition = now, available.LastTransitionTime
 	}
 	if now.Sub(r.since) < patience {
 		return nil // the probe says what is wrong

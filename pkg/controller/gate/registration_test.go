@@ -118,9 +118,28 @@ func TestRegisterOff(t *testing.T) {
 func (f *fixture) down(t *testing.T) {
 	t.Helper()
 	service := f.apiService(t)
-	service.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, Message: "no route to host"}}
+	service.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse,
+		Message: "no route to host", LastTransitionTime: metav1.NewTime(f.clock.Now())}}
 	if _, err := f.apis.ApiregistrationV1().APIServices().UpdateStatus(t.Context(), service, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestReachedMeanwhile: the registration stays if kube-apiserver reached nsinit-apiserver between two reviews, as on an overloaded machine.
+func TestReachedMeanwhile(t *testing.T) {
+	f := unregistered(t, true)
+	_ = f.review(t.Context())
+	for range 3 {
+		f.down(t)
+		_ = f.review(t.Context())
+		f.clock.Step(patience)
+	}
+	if f.apiService(t) == nil {
+		t.Fatal("the API is not registered")
+	}
+	_ = f.review(t.Context())
+	if f.apiService(t) != nil {
+		t.Error("after an outage, the API is registered")
 	}
 }
 
