@@ -178,8 +178,8 @@ func (c *Cluster) WaitCondition(t *testing.T, namespace string, kind corev1.Name
 	})
 }
 
-// WaitEvents waits until the events of a namespace have these reasons in this order. They are in the namespace default. Turns
-// last long enough to stall on a busy machine, so that counts only if it is wanted.
+// WaitEvents waits until the events of a namespace have these reasons in this order. They are in the namespace default. On a busy machine,
+// each turn lasts long enough to have events, and to stall: this counts only if it is wanted.
 func (c *Cluster) WaitEvents(t *testing.T, namespace string, want ...string) []corev1.Event {
 	t.Helper()
 	var list *corev1.EventList
@@ -190,7 +190,8 @@ func (c *Cluster) WaitEvents(t *testing.T, namespace string, want ...string) []c
 		}
 		slices.SortFunc(list.Items, func(a, b corev1.Event) int { return int(Revision(a.ResourceVersion) - Revision(b.ResourceVersion)) })
 		list.Items = slices.DeleteFunc(list.Items, func(event corev1.Event) bool {
-			return strings.HasSuffix(event.Reason, "Stalled") && !slices.Contains(want, event.Reason)
+			ofTurn := func(reason string) bool { return strings.HasPrefix(reason, "Initializer") }
+			return (strings.HasSuffix(event.Reason, "Stalled") || !slices.ContainsFunc(want, ofTurn) && ofTurn(event.Reason)) && !slices.Contains(want, event.Reason)
 		})
 		var reasons []string
 		for _, event := range list.Items {
