@@ -60,22 +60,22 @@ func TestSearch(t *testing.T) {
 	}
 	vm := browser(t, output)
 	for query, want := range map[string]string{
-		"concepts":            "docs/concepts.html",
-		"uninstall":           "docs/uninstall.html#uninstall",
-		"storage full":        "docs/storage.html#when-the-storage-is-full",
-		"served initializers": "docs/concepts.html#served-initializers",
-		"failurePolicy":       "docs/skip-initializer.html#let-it-miss-its-deadline",
-		"NsinitNoLeader":      "docs/alerts.html#when-an-alert-fires",
-		"turn too long":       "docs/troubleshoot.html#when-a-turn-or-a-cleanup-takes-too-long",
-		"freeze":              "docs/freeze.html#freeze-a-namespace",
-		"freez":               "docs/freeze.html#freeze-a-namespace",
-		"uninstal nsinit":     "docs/uninstall.html#uninstall",
-		"strict-name-reuse":   "docs/harden.html#strict-name-reuse",
-		"exemtp namespaces":   "docs/exempt.html",
-		"required objects":    "docs/required-objects.html",
-		"metrics":             "docs/metrics.html",
-		"development control": "hack/dev/index.html",
-		"vulnerabilities":     "SECURITY.html",
+		"concepts":               "docs/concepts.html",
+		"uninstall":              "docs/uninstall.html#uninstall",
+		"storage full":           "docs/storage.html#when-the-storage-is-full",
+		"served initializers":    "docs/concepts.html#served-initializers",
+		"failurePolicy":          "docs/skip-initializer.html#let-it-miss-its-deadline",
+		"NsinitNoLeader":         "docs/alerts.html#when-an-alert-fires",
+		"turn too long":          "docs/troubleshoot.html#when-a-turn-or-a-cleanup-takes-too-long",
+		"freeze":                 "docs/freeze.html#freeze-a-namespace",
+		"freez":                  "docs/freeze.html#freeze-a-namespace",
+		"uninstal nsinit":        "docs/uninstall.html#uninstall",
+		"strict-name-reuse":      "docs/harden.html#strict-name-reuse",
+		"exemtp namespaces":      "docs/exempt.html",
+		"required objects":       "docs/required-objects.html",
+		"metrics":                "docs/metrics.html",
+		"development control":    "hack/dev/index.html",
+		"report a vulnerability": "SECURITY.html",
 	} {
 		urls := found(t, vm, query)
 		if !strings.Contains(strings.Join(urls[:min(3, len(urls))], " ")+" ", want+" ") {
