@@ -262,7 +262,7 @@ func (i *installation) fails(t *testing.T, lacks, form, with string) {
 		uninstall := "helm uninstall nsinit --namespace nsinit-system && kubectl delete namespace nsinit-system"
 		if form != chart {
 			dir := i.Overlay(t, form, with)
-			install, uninstall = "kubectl apply --server-side -k "+dir, "kubectl delete -k "+dir
+			install, uninstall = "kubectl apply --server-side -k "+dir, "kubectl delete --ignore-not-found -k "+dir // some go with their namespace
 		}
 		defer func() {
 			if out, err := i.Shell(t, uninstall, nil); err != nil {
