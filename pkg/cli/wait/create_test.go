@@ -22,6 +22,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdtesting"
 	"github.com/nsinit/nsinit/pkg/cli/wait"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
@@ -205,11 +206,7 @@ func TestEnds(t *testing.T) {
 func TestTenant(t *testing.T) {
 	accessible := func(change func(*corev1.Namespace)) *v1alpha1.AccessibleNamespace {
 		n := shop(change)
-		object := &v1alpha1.AccessibleNamespace{ObjectMeta: n.ObjectMeta}
-		for _, c := range n.Status.Conditions {
-			object.Status.Conditions = append(object.Status.Conditions, metav1.Condition{Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message})
-		}
-		return object
+		return &v1alpha1.AccessibleNamespace{ObjectMeta: n.ObjectMeta, Status: v1alpha1.AccessibleNamespaceStatus{Conditions: utilnamespaces.Conditions(n)}}
 	}
 	waits := accessible(reports(v1alpha1.ReasonPending, "waiting for initializer \"a.example.com\""))
 	reads := []*v1alpha1.AccessibleNamespace{nil, waits, accessible(open)}
