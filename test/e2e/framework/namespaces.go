@@ -182,6 +182,8 @@ func (c *Cluster) WaitCondition(t *testing.T, namespace string, kind corev1.Name
 // each turn lasts long enough to have events, and to stall: this counts only if it is wanted.
 func (c *Cluster) WaitEvents(t *testing.T, namespace string, want ...string) []corev1.Event {
 	t.Helper()
+	slowTurn := []string{"InitializerRunning", "InitializerDone"}
+	aboutTurns := slices.ContainsFunc(want, func(reason string) bool { return strings.HasPrefix(reason, "Initializer") })
 	var list *corev1.EventList
 	Eventually(t, "the events of namespace "+namespace, func(ctx context.Context) (err error) {
 		list, err = c.Core.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Namespace,involvedObject.name=" + namespace})
@@ -190,8 +192,8 @@ func (c *Cluster) WaitEvents(t *testing.T, namespace string, want ...string) []c
 		}
 		slices.SortFunc(list.Items, func(a, b corev1.Event) int { return int(Revision(a.ResourceVersion) - Revision(b.ResourceVersion)) })
 		list.Items = slices.DeleteFunc(list.Items, func(event corev1.Event) bool {
-			ofTurn := func(reason string) bool { return strings.HasPrefix(reason, "Initializer") }
-			return (strings.HasSuffix(event.Reason, "Stalled") || !slices.ContainsFunc(want, ofTurn) && ofTurn(event.Reason)) && !slices.Contains(want, event.Reason)
+			return !slices.Contains(want, event.Reason) &&
+				(strings.HasSuffix(event.Reason, "Stalled") || !aboutTurns && slices.Contains(slowTurn, event.Reason))
 		})
 		var reasons []string
 		for _, event := range list.Items {
