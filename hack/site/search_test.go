@@ -76,6 +76,7 @@ func TestSearch(t *testing.T) {
 		"metrics":                "docs/metrics.html",
 		"development control":    "hack/dev/index.html",
 		"report a vulnerability": "SECURITY.html",
+		"vulnerabilities":        "docs/security-tests.html#known-vulnerabilities-in-kubernetes-and-similar-projects",
 	} {
 		urls := found(t, vm, query)
 		if !strings.Contains(strings.Join(urls[:min(3, len(urls))], " ")+" ", want+" ") {
