@@ -55,7 +55,7 @@ SEED ?= 0
 PLANES ?=
 KUBERNETES := $(sort $(notdir $(wildcard hack/dev/kubernetes/v*)))
 # Of the older versions, make test-all uses the oldest one: the others have the policies of this one, or of the newest one.
-VERSIONS = $(filter-out $(lastword $(KUBERNETES)),$(KUBERNETES))
+VERSIONS ?= $(filter-out $(lastword $(KUBERNETES)),$(KUBERNETES))
 test-all: VERSIONS = $(firstword $(KUBERNETES))
 TESTS = hack/test.sh $@ --run='$(value RUN)$(value TEST)' --seed=$(SEED) $(if $(PLANES),--planes=$(PLANES)) --versions='$(VERSIONS)'
 
