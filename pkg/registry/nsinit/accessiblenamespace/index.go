@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
@@ -68,11 +69,15 @@ type Index struct {
 
 	mu    sync.Mutex
 	views map[string]*view
+	// An event concerns few views: those that ask about a namespace, those of a subject, and those that see all namespaces.
+	byName, bySubject relation
+	everything        sets.Set[*view]
 }
 
 // NewIndex returns an index, which Run completes, of the namespaces of an informer. The authorizer must not cache its answers.
 func NewIndex(core kubernetes.Interface, namespaces cache.SharedIndexInformer, a authorizer.UnconditionalAuthorizer, c clock.WithTicker) (*Index, error) {
-	i := &Index{clock: c, authorizer: a, namespaces: namespaces.GetIndexer(), views: map[string]*view{}}
+	i := &Index{clock: c, authorizer: a, namespaces: namespaces.GetIndexer(), views: map[string]*view{},
+		byName: relation{}, bySubject: relation{}, everything: sets.Set[*view]{}}
 	if err := namespaces.AddIndexers(cache.Indexers{byCreator: func(object any) ([]string, error) {
 		if namespace := object.(*corev1.Namespace); helper.IsClosed(namespace) {
 			return []string{helper.Creator(namespace)}, nil
@@ -102,13 +107,10 @@ func (i *Index) Run(ctx context.Context) {
 func (i *Index) onNamespace(n *corev1.Namespace) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	single, creator := question{"get", n.Name}, helper.Creator(n)
-	for _, v := range i.views {
-		if v.decisions[single] != nil {
-			v.wake() // another namespace of the name has to be reviewed
-		} else if !v.everything() && v.user.GetName() != creator {
-			continue
-		}
+	for v := range i.byName[n.Name] {
+		v.wake() // another namespace of the name has to be reviewed
+	}
+	for v := range i.byName[n.Name].Union(i.bySubject[userKey(helper.Creator(n))]).Union(i.everything) {
 		i.update(v, n.Name)
 	}
 }
@@ -117,11 +119,11 @@ func (i *Index) onNamespace(n *corev1.Namespace) {
 func (i *Index) onGrants(subjects, namespaces []string, everywhere bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	now := i.clock.Now()
-	for _, v := range i.views {
-		if !v.subjects.HasAny(subjects...) {
-			continue
-		}
+	now, concerned := i.clock.Now(), sets.Set[*view]{}
+	for _, subject := range subjects {
+		concerned = concerned.Union(i.bySubject[subject])
+	}
+	for v := range concerned {
 		for _, name := range namespaces {
 			v.propose(name).stale = now
 		}
@@ -186,11 +188,14 @@ func (i *Index) newView(u user.Info) *view {
 		i.removeUnused(0)
 	}
 	lists, gets := &decision{}, &decision{}
-	v := &view{user: u, subjects: subjectsOfUser(u), seen: map[string]state{},
+	v := &view{user: u, subjects: subjectsOfUser(u), byName: i.byName, seen: map[string]state{},
 		decisions: map[question]*decision{listAll(): lists, getAll(): gets, initializeAll(): {}}, lists: lists, gets: gets,
 		versions:  versions{clock: i.clock, random: rand.Uint64N(1 << randomBits)}, //nolint:gosec // not a secret
 		reviewing: make(chan struct{}, 1), changed: make(chan struct{})}
 	v.since = v.now()
+	for subject := range v.subjects {
+		i.bySubject.add(subject, v)
+	}
 	for name := range i.grants.candidates(v.subjects) {
 		v.propose(name)
 	}
@@ -205,8 +210,16 @@ func (i *Index) newView(u user.Info) *view {
 func (i *Index) removeUnused(period time.Duration) {
 	now := i.clock.Now()
 	for key, v := range i.views {
-		if v.uses == 0 && now.Sub(v.used) >= period {
-			delete(i.views, key)
+		if v.uses > 0 || now.Sub(v.used) < period {
+			continue
+		}
+		delete(i.views, key)
+		i.everything.Delete(v)
+		for subject := range v.subjects {
+			i.bySubject.remove(subject, v)
+		}
+		for q := range v.decisions {
+			i.byName.remove(q.name, v)
 		}
 	}
 }
@@ -222,7 +235,7 @@ func (i *Index) forget() {
 		i.mu.Lock()
 		for q, d := range v.decisions {
 			if q.name != "" && !candidates.Has(q.name) && i.clock.Since(d.stale) > bookmarkInterval && (!d.allowed || i.namespace(q.name) == nil) {
-				delete(v.decisions, q)
+				v.drop(q)
 			}
 		}
 		i.mu.Unlock()
@@ -304,6 +317,11 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 			d.allowed, d.uid, d.reviewed = a.allowed, a.uid, now
 		}
 	}
+	if v.everything() {
+		i.everything.Insert(v)
+	} else {
+		i.everything.Delete(v)
+	}
 	if before && !everything {
 		for q, d := range v.decisions {
 			if q.name != "" {
@@ -361,7 +379,7 @@ func (i *Index) get(ctx context.Context, v *view, name string) (state, error) {
 		seen.version = v.now()
 	}
 	if d := v.decision(q); !d.proposed && !d.allowed {
-		delete(v.decisions, q) // a list must not ask about it: that would take longer if the namespace exists
+		v.drop(q) // a list must not ask about it: that would take longer if the namespace exists
 	}
 	return seen, err
 }

@@ -667,8 +667,8 @@ func TestManyViews(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := len(r.rest.index.views); got > min(n+1, maxEntries/namespaces+2) {
-				t.Fatalf("%d views of %d users", got, n+1)
+			if got, all := len(r.rest.index.views), len(r.rest.index.everything); got > min(n+1, maxEntries/namespaces+2) || got != all {
+				t.Fatalf("%d views of %d users, %d with all namespaces", got, n+1, all)
 			}
 		}
 	})
@@ -742,8 +742,8 @@ func TestForget(t *testing.T) {
 		watching.watch.Stop()
 		time.Sleep(idlePeriod + 2*bookmarkInterval)
 		synctest.Wait()
-		if len(index.views) != 0 {
-			t.Errorf("left: %v", index.views)
+		if len(index.views) != 0 || len(index.byName) != 0 || len(index.bySubject) != 0 {
+			t.Errorf("left: %v %v %v", index.views, index.byName, index.bySubject)
 		}
 	})
 }

@@ -107,6 +107,8 @@ type view struct {
 	versions
 	user     user.Info
 	subjects sets.Set[string]
+	// byName has this view for each name that its decisions are about.
+	byName relation
 	// decisions are about every namespace, and about single ones: those that a binding proposes, and the one that the user just asked for.
 	decisions map[question]*decision
 	// lists and gets are the decisions about listAll and getAll. Each event of a namespace reads them.
@@ -126,6 +128,22 @@ type view struct {
 	changed chan struct{}
 }
 
+// relation is the views of each key.
+type relation map[string]sets.Set[*view]
+
+func (r relation) add(key string, v *view) {
+	if r[key] == nil {
+		r[key] = sets.Set[*view]{}
+	}
+	r[key].Insert(v)
+}
+
+func (r relation) remove(key string, v *view) {
+	if r[key].Delete(v); len(r[key]) == 0 {
+		delete(r, key)
+	}
+}
+
 // wake wakes the watches.
 func (v *view) wake() {
 	close(v.changed)
@@ -136,8 +154,15 @@ func (v *view) wake() {
 func (v *view) decision(q question) *decision {
 	if v.decisions[q] == nil {
 		v.decisions[q] = &decision{}
+		v.byName.add(q.name, v)
 	}
 	return v.decisions[q]
+}
+
+// drop removes the decision about a question.
+func (v *view) drop(q question) {
+	delete(v.decisions, q)
+	v.byName.remove(q.name, v)
 }
 
 // propose says that a binding may let the user get a namespace.
