@@ -102,20 +102,9 @@ func installHA(t *testing.T) *replicas {
 		servers = append(servers, url)
 	}
 	slices.Sort(servers)
-	overlay := r.Overlay(t, "ha", fmt.Sprintf(`
-- patch: |-
-    apiVersion: apps/v1
-    kind: Deployment
-    metadata: {name: nsinit-apiserver, namespace: nsinit-system}
-    spec: {template: {spec: {containers: [{name: nsinit-apiserver, env: [{name: ETCD_SERVERS, value: %q}]}]}}}
-`, strings.Join(servers, ",")))
 	r.node = r.StartNode(t, map[string]string{"nsinit:dev": framework.BinDir()})
 	r.Balance(t, func() []string { return r.node.Addresses("nsinit-apiserver") })
-	words := map[string]string{"artifacts/deploy/overlays/ha": overlay}
-	for word, file := range map[string]string{"ETCD_CA": "etcd-ca.crt", "ETCD_CERTIFICATE": "etcd.crt", "ETCD_KEY": "etcd.key"} {
-		words[word] = filepath.Join(r.Dir, "pki", file)
-	}
-	if out, err := r.Shell(t, r.Documented(t, framework.InstallGuide, "Several replicas")[0], words); err != nil {
+	if out, err := r.Shell(t, r.Documented(t, framework.InstallGuide, "Several replicas")[0], r.WordsHA(t, "", servers...)); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	r.tenant = r.Cluster.Tenant(t)

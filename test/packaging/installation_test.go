@@ -122,6 +122,7 @@ func TestInstallation(t *testing.T) {
 	t.Run("outage", i.outage)
 	t.Run("back up and restore", i.restore)
 	t.Run("upgrade", i.upgrade)
+	t.Run("move the storage", i.move)
 	t.Run("uninstall", i.uninstall)
 }
 
@@ -615,6 +616,57 @@ func (i *installation) upgrade(t *testing.T) {
 	if out, err := i.Kubectl("delete", "nsic", "upgrade", "--timeout="+framework.Patience.String()); err != nil {
 		t.Fatal(err, out)
 	}
+}
+
+// move moves the storage from the embedded etcd to an etcd cluster as docs/move-storage.md says. A namespace that waits continues.
+func (i *installation) move(t *testing.T) {
+	etcdutl := filepath.Join(t.TempDir(), "etcdutl")
+	build := exec.CommandContext(t.Context(), "nice", "-n", "19", "go", "build", "-o", etcdutl, "go.etcd.io/etcd/etcdutl/v3")
+	build.Dir = i.Root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if _, err := i.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "move"}, Initializers: framework.Initializers("move.example.com"),
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waiting := i.planned(t, "move.example.com")
+	before := i.WaitCurrent(t, waiting, "move.example.com")
+
+	url, peer := "https://127.0.0.1:"+framework.FreePort(t), "https://127.0.0.1:"+framework.FreePort(t)
+	words := i.WordsHA(t, "images: [{name: nsinit, newTag: "+nextVersion+"}]\n", url)
+	// The command in the pod runs here as a process, on the volume of the pod.
+	words["kubectl -n nsinit-system exec nsinit-apiserver-0 -- /nsinit-apiserver storage"] = filepath.Join(framework.BinDir(), "nsinit-apiserver") +
+		" storage --embedded-etcd-dir=" + filepath.Join(i.node.Dir, "data-nsinit-apiserver-0", "etcd")
+	data, pki := filepath.Join(t.TempDir(), "etcd"), filepath.Join(i.Dir, "pki")
+	maps.Copy(words, map[string]string{"nsinit.db": filepath.Join(t.TempDir(), "nsinit.db"), "etcdutl ": etcdutl + " ",
+		"NAME": "member", "CLUSTER": "member=" + peer, "URL": peer, "DIRECTORY": data})
+	steps := i.Documented(t, framework.MoveStorageGuide, "Move from the embedded etcd")
+	if len(steps) != 4 {
+		t.Fatalf("docs/%s has %d blocks of commands", framework.MoveStorageGuide, len(steps))
+	}
+	for step, commands := range steps {
+		if out, err := i.Shell(t, commands, words); err != nil {
+			t.Fatalf("%s\n%v\n%s", commands, err, out)
+		}
+		if step == 1 {
+			i.Run(t, "etcd", "--name=member", "--data-dir="+data, "--listen-client-urls="+url, "--advertise-client-urls="+url, "--listen-peer-urls="+peer,
+				"--log-level=warn", "--client-cert-auth", "--trusted-ca-file="+pki+"/etcd-ca.crt", "--cert-file="+pki+"/etcd.crt", "--key-file="+pki+"/etcd.key",
+				"--peer-client-cert-auth", "--peer-trusted-ca-file="+pki+"/etcd-ca.crt", "--peer-cert-file="+pki+"/etcd.crt", "--peer-key-file="+pki+"/etcd.key")
+		}
+	}
+	after, err := i.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), waiting, metav1.GetOptions{})
+	if err != nil || after.UID != before.UID || framework.JSON(t, after.Spec) != framework.JSON(t, before.Spec) {
+		t.Errorf("the NamespaceLifecycle was %s, and is %s, %v", framework.JSON(t, before), framework.JSON(t, after), err)
+	}
+	if !i.IsClosed(t, waiting) {
+		t.Error("the namespace has opened")
+	}
+	i.RemoveFirst(t, waiting)
+	i.WaitReady(t, waiting)
+	i.unregister(t, "move", "move.example.com")
+	i.words[overlayEmbedded] = words["artifacts/deploy/overlays/ha"]
 }
 
 // uninstall runs the commands of docs/uninstall.md while namespaces are in every state. Afterwards, none is closed or

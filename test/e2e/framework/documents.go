@@ -21,6 +21,7 @@ const (
 	GitOpsGuide          = "gitops.md"
 	HardenGuide          = "harden.md"
 	InstallGuide         = "install.md"
+	MoveStorageGuide     = "move-storage.md"
 	PortalsGuide         = "portals.md"
 	ReleaseGuide         = "release.md"
 	SkipInitializerGuide = "skip-initializer.md"

@@ -79,6 +79,23 @@ func (c *Cluster) Overlay(t *testing.T, name, more string, components ...string)
 	return dir
 }
 
+// WordsHA are the values of the words in documents that install overlays/ha on an etcd cluster with the certificates of Kubernetes'
+// etcd. more is as in Overlay.
+func (c *Cluster) WordsHA(t *testing.T, more string, servers ...string) map[string]string {
+	t.Helper()
+	words := map[string]string{"artifacts/deploy/overlays/ha": c.Overlay(t, "ha", fmt.Sprintf(`
+- patch: |-
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: nsinit-apiserver, namespace: nsinit-system}
+    spec: {template: {spec: {containers: [{name: nsinit-apiserver, env: [{name: ETCD_SERVERS, value: %q}]}]}}}
+%s`, strings.Join(servers, ","), more))}
+	for word, file := range map[string]string{"ETCD_CA": "etcd-ca.crt", "ETCD_CERTIFICATE": "etcd.crt", "ETCD_KEY": "etcd.key"} {
+		words[word] = filepath.Join(c.Dir, "pki", file)
+	}
+	return words
+}
+
 // Rendered writes a kustomization of a rendered overlay whose service is on loopback. It returns the folder.
 func (c *Cluster) Rendered(t *testing.T, manifest string) string {
 	t.Helper()
