@@ -7,8 +7,10 @@ SPDX-License-Identifier: Apache-2.0
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -218,4 +220,20 @@ func canonical(t *testing.T, object any) string {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+// TestPrerelease: the chart is marked as a pre-release while the newest version of the API is alpha or beta.
+func TestPrerelease(t *testing.T) {
+	versions, err := filepath.Glob(filepath.Join(root, "sdk", "apis", "nsinit", "v[0-9]*"))
+	if err != nil || len(versions) == 0 {
+		t.Fatalf("%d versions: %v", len(versions), err)
+	}
+	stable := slices.ContainsFunc(versions, func(dir string) bool { return !strings.ContainsAny(filepath.Base(dir)[1:], "ab") })
+	metadata, err := os.ReadFile(filepath.Join(root, "artifacts", "helm", "nsinit", "Chart.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("artifacthub.io/prerelease: \"%v\"\n", !stable); !strings.Contains(string(metadata), want) {
+		t.Errorf("the versions of the API are %q: Chart.yaml does not have %s", versions, want)
+	}
 }

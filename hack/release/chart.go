@@ -40,7 +40,7 @@ func (r *release) chart(image v1.Hash) error {
 		return err
 	}
 	if err := replace(filepath.Join(dir, "Chart.yaml"), "\nversion: 0.1.0\n", "\nversion: "+version+"\n", "\nappVersion: v0.1.0\n", "\nappVersion: "+r.version+"\n",
-		`artifacthub.io/prerelease: "false"`, fmt.Sprintf(`artifacthub.io/prerelease: "%v"`, strings.Contains(version, "-")),
+		`artifacthub.io/prerelease: "true"`, fmt.Sprintf(`artifacthub.io/prerelease: "%v"`, prerelease(version)),
 		"\nannotations:\n", "\nannotations:\n  artifacthub.io/images: |\n    - name: nsinit\n      image: "+r.repository+"@"+image.String()+"\n      platforms: ["+strings.Join(r.platforms(), ", ")+"]\n"); err != nil {
 		return err
 	}
@@ -70,6 +70,11 @@ func (r *release) chart(image v1.Hash) error {
 		}
 		return r.attest(to, manifest.Digest, r.chartRepository())
 	})
+}
+
+// prerelease reports whether users should expect that a version changes. Before 1.0, the API is alpha or beta.
+func prerelease(version string) bool {
+	return strings.HasPrefix(version, "0.") || strings.Contains(version, "-")
 }
 
 // chartManifest writes the chart into a layout as Helm pushes it: its configuration is the metadata of the chart, and its layer is the

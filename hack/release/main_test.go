@@ -482,3 +482,12 @@ func sourceOf(args []string) string {
 	}
 	return ""
 }
+
+// TestPrerelease: a chart is marked as a pre-release before 1.0, and if its version has a suffix.
+func TestPrerelease(t *testing.T) {
+	for version, want := range map[string]bool{"0.1.0": true, "0.10.2": true, "1.0.0-rc.1": true, "1.0.0": false, "10.1.0": false} {
+		if got := prerelease(version); got != want {
+			t.Errorf("%s: %v", version, got)
+		}
+	}
+}

@@ -78,9 +78,9 @@ func TestReport(t *testing.T) {
 		"Measured on 2 January 2026 with a machine.",
 		"| CPU, ms | 10 (10–11) | 25 | 2.4 |",
 		"differ by 4.8 %",
-		"nsinit makes 1.2\ntimes that number,", // (8 - 2) / 5
-		"| 3 | 12 | 2 | 1 |",                   // 12 / (6 * 2)
-		"takes 6 updates in all",
+		"nsinit makes 1.2 times this number.", // (8 - 2) / 5
+		"| 3 | 12 | 2 | 1 |",                  // 12 / (6 * 2)
+		"takes as long as 6 updates.",
 		"| 10000 | 22 | 22 |",   // MB: 2 + 10000 * 2 / 1000
 		"need 0.25 cores while", // 10 * 25 ms
 		"| a Secret | 2 | 2.5 (2–3) | 1.125 (1.000–1.250) | 0.900 (0.800–1.000) |", // (2 + 2) / (2 + 2), (3 + 2) / (2 + 2)

@@ -117,7 +117,7 @@ func (o *Options) reached(ctx context.Context, namespace *corev1.Namespace, obje
 		if exemptions.ExemptName(namespace.Name, namespace.GenerateName) == nil {
 			return objects, nil
 		}
-		reason = "is exempt"
+		reason = "is exempt by its name"
 	}
 	_, _ = fmt.Fprintf(o.ErrOut, "Namespace %q %s: populations with scope All put nothing into it.\n", namespace.Name, reason)
 	return slices.DeleteFunc(objects, isOfAll), nil

@@ -112,7 +112,7 @@ func TestPreview(t *testing.T) {
 			"p            m          ConfigMap/alice-x   unchanged\n"}},
 		"with scope All, in a new one": {world{populations: []runtime.Object{reaching}}, "", cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.items[*].result}"}, Out: "rendered"}},
 		"with scope All, exempt": {world{populations: []runtime.Object{reaching, exemptions("shop")}}, "", cmdtesting.Test{Args: []string{"shop"},
-			Out: "No population puts anything into namespace \"shop\".\n", ErrOut: "Namespace \"shop\" is exempt: populations with scope All put nothing into it.\n"}},
+			Out: "No population puts anything into namespace \"shop\".\n", ErrOut: "Namespace \"shop\" is exempt by its name: populations with scope All put nothing into it.\n"}},
 		"with scope All, of Kubernetes": {world{populations: []runtime.Object{reaching, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}}}, "", cmdtesting.Test{Args: []string{"kube-system"},
 			Out: "No population puts anything into namespace \"kube-system\".\n", ErrOut: "Namespace \"kube-system\" belongs to Kubernetes: populations with scope All put nothing into it.\n"}},
 		"with scope All, no exemptions":                  {world{populations: []runtime.Object{reaching}}, "", cmdtesting.Test{Args: []string{"shop"}, Err: "cannot read the list of exemptions, ConfigMap nsinit-system/nsinit-exemptions: "}},

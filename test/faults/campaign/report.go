@@ -44,8 +44,11 @@ func (s *State) Report(w io.Writer) error {
 This page is generated from the results of the fault campaign. [test/faults](../test/faults/README.md) describes the campaign;
 `+"`make faults`"+` runs it and writes this page.
 
-The campaign tested %s from %s on. It ran %d rounds in %s. Each round injects one fault several times while tenants,
-initializers and administrators work, heals it, waits until every namespace converges, and checks:
+The campaign tested %s from %s on, and no later commit: `+"`git log --oneline COMMIT..`"+` lists what has changed since. `+"`make test`"+`
+runs a slice of the campaign on the present code.
+
+The campaign ran %d rounds in %s. Each round injects one fault several times while tenants, initializers and administrators work, heals it,
+waits until every namespace converges, and checks:
 
 | check | what must hold |
 | --- | --- |

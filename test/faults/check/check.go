@@ -74,7 +74,7 @@ func Checkers() []Checker {
 		{"I3", "Every acknowledged write to the API of nsinit is stored.", Durable},
 		{"I4", "Each gate opens once per UID, after each planned initializer has acted, with one result, which stays until the namespace is deleted.", Once},
 		{"I5", "While the storage of nsinit is lost, no gate opens.", Lost},
-		{"Plan", "The plan of a namespace is the merge of the configurations at one revision that is not too old.", Plans},
+		{"Plan", "The plan of a namespace is the merge of the configurations at one revision. The revision is recent.", Plans},
 		{"Linearizable", "Acknowledged writes and reads of lifecycles and configurations are linearizable, and each change is one that the API allows.", Linearizable},
 	}
 }
