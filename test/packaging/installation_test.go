@@ -122,7 +122,7 @@ func TestInstallation(t *testing.T) {
 	t.Run("outage", i.outage)
 	t.Run("back up and restore", i.restore)
 	t.Run("upgrade", i.upgrade)
-	t.Run("move the storage", i.move)
+	t.Run("move the storage", func(move *testing.T) { i.move(move, t) })
 	t.Run("uninstall", i.uninstall)
 }
 
@@ -619,7 +619,8 @@ func (i *installation) upgrade(t *testing.T) {
 }
 
 // move moves the storage from the embedded etcd to an etcd cluster as docs/move-storage.md says. A namespace that waits continues.
-func (i *installation) move(t *testing.T) {
+// The cluster runs until the whole test ends.
+func (i *installation) move(t, whole *testing.T) {
 	etcdutl := filepath.Join(t.TempDir(), "etcdutl")
 	build := exec.CommandContext(t.Context(), "nice", "-n", "19", "go", "build", "-o", etcdutl, "go.etcd.io/etcd/etcdutl/v3")
 	build.Dir = i.Root
@@ -639,7 +640,7 @@ func (i *installation) move(t *testing.T) {
 	// The command in the pod runs here as a process, on the volume of the pod.
 	words["kubectl -n nsinit-system exec nsinit-apiserver-0 -- /nsinit-apiserver storage"] = filepath.Join(framework.BinDir(), "nsinit-apiserver") +
 		" storage --embedded-etcd-dir=" + filepath.Join(i.node.Dir, "data-nsinit-apiserver-0", "etcd")
-	data, pki := filepath.Join(t.TempDir(), "etcd"), filepath.Join(i.Dir, "pki")
+	data, pki := filepath.Join(whole.TempDir(), "etcd"), filepath.Join(i.Dir, "pki")
 	maps.Copy(words, map[string]string{"nsinit.db": filepath.Join(t.TempDir(), "nsinit.db"), "etcdutl ": etcdutl + " ",
 		"NAME": "member", "CLUSTER": "member=" + peer, "URL": peer, "DIRECTORY": data})
 	steps := i.Documented(t, framework.MoveStorageGuide, "Move from the embedded etcd")
@@ -651,7 +652,7 @@ func (i *installation) move(t *testing.T) {
 			t.Fatalf("%s\n%v\n%s", commands, err, out)
 		}
 		if step == 1 {
-			i.Run(t, "etcd", "--name=member", "--data-dir="+data, "--listen-client-urls="+url, "--advertise-client-urls="+url, "--listen-peer-urls="+peer,
+			i.Run(whole, "etcd", "--name=member", "--data-dir="+data, "--listen-client-urls="+url, "--advertise-client-urls="+url, "--listen-peer-urls="+peer,
 				"--log-level=warn", "--client-cert-auth", "--trusted-ca-file="+pki+"/etcd-ca.crt", "--cert-file="+pki+"/etcd.crt", "--key-file="+pki+"/etcd.key",
 				"--peer-client-cert-auth", "--peer-trusted-ca-file="+pki+"/etcd-ca.crt", "--peer-cert-file="+pki+"/etcd.crt", "--peer-key-file="+pki+"/etcd.key")
 		}
