@@ -70,7 +70,7 @@ test-all: ## Run test, packaging, and test-versions on the oldest version.
 
 .PHONY: test-quick
 test-quick: ## Run the checks and the unit tests that take seconds.
-	@hack/install-system-packages.sh
+	@hack/install-system-packages.sh test verify
 	@hack/verify.sh --quick
 	@$(TESTS) --short
 
