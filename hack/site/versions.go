@@ -32,7 +32,7 @@ func readVersions(ctx context.Context, root, dir string) ([]*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, tag := range strings.Fields(tags) {
+	for _, tag := range strings.FieldsSeq(tags) {
 		if strings.Contains(tag, "-") { // a pre-release
 			continue
 		}

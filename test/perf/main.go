@@ -79,10 +79,7 @@ func run(ctx context.Context, args []string) error {
 			return report(*dir, *output)
 		}
 	case "pictures":
-		document := flags.String("document", filepath.Join("docs", "performance.md"), "the document")
-		action = func() error {
-			return drawPictures(*document)
-		}
+		action = picturesCommand(flags)
 	case "content":
 		o := holdOptions{counts: []int{1, 20, 100}}
 		planesFlag(flags, &o.planes)

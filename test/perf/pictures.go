@@ -8,6 +8,7 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"image/color"
 	"os"
@@ -35,6 +36,13 @@ type series struct {
 	name   string
 	colour color.Color
 	values plotter.Values
+}
+
+func picturesCommand(flags *flag.FlagSet) func() error {
+	document := flags.String("document", filepath.Join("docs", "performance.md"), "the document")
+	return func() error {
+		return drawPictures(*document)
+	}
 }
 
 // drawPictures draws the pictures of a document from its tables, so that both show the same figures.
