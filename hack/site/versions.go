@@ -32,7 +32,7 @@ func readVersions(ctx context.Context, root, dir string) ([]*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, tag := range strings.FieldsSeq(tags) {
+	for tag := range strings.FieldsSeq(tags) {
 		if strings.Contains(tag, "-") { // a pre-release
 			continue
 		}

@@ -74,10 +74,7 @@ func run(ctx context.Context, args []string) error {
 			return profile(ctx, planes, filepath.Join(*dir, "profiles"), *scenario)
 		}
 	case "report":
-		output := flags.String("output", filepath.Join("docs", "performance.md"), "the file to write")
-		action = func() error {
-			return report(*dir, *output)
-		}
+		action = reportCommand(flags, dir)
 	case "pictures":
 		action = picturesCommand(flags)
 	case "content":

@@ -10,9 +10,11 @@ import (
 	"bytes"
 	_ "embed"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +23,13 @@ import (
 
 //go:embed report.md
 var document string
+
+func reportCommand(flags *flag.FlagSet, dir *string) func() error {
+	output := flags.String("output", filepath.Join("docs", "performance.md"), "the file to write")
+	return func() error {
+		return report(*dir, *output)
+	}
+}
 
 // report writes the document and its pictures from the samples of a folder.
 func report(dir, output string) error {
