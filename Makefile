@@ -34,10 +34,11 @@ failpoints: ## Build nsinit's programs with failpoints into _output/bin-failpoin
 run: dev ## Run a control plane with nsinit in the foreground, until Ctrl-C.
 	@$(DEV) run
 
+RECORD ?=
 .PHONY: demo
-demo: dev ## Play the life of a namespace on a real control plane, and check each step.
+demo: dev ## Play the life of a namespace on a real control plane, and check each step. RECORD is the picture to draw of it.
 	@hack/install-system-packages.sh test
-	@hack/demo.sh
+	@$(if $(RECORD),go run ./hack/recording --output $(RECORD),) hack/demo.sh
 
 .PHONY: dev-up
 dev-up: dev ## Start a control plane with nsinit in the background.
@@ -69,7 +70,7 @@ test-all: ## Run test, packaging, and test-versions on the oldest version.
 
 .PHONY: test-quick
 test-quick: ## Run the checks and the unit tests that take seconds.
-	@hack/install-system-packages.sh
+	@hack/install-system-packages.sh test verify
 	@hack/verify.sh --quick
 	@$(TESTS) --short
 

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Plays both user stories of the Namespace Initializer KEP on a separate control plane, and checks each step. It needs _output/bin/dev.
+# hack/recording draws the steps that show a command.
 #
 #     hack/demo.sh
 
@@ -22,6 +23,12 @@ as() { HOME="${DIR}" PATH="${PWD}/_output/bin:${PATH}" KUBECONFIG="${DIR}/$1.kub
 admin() { as admin "$@"; }
 alice() { as user-alice,team-a "$@"; }
 approver() { as user-approver "$@"; }
+
+# play USER ARGUMENT... shows the command, and runs it.
+play() {
+  printf '%s$ kubectl %s\n' "$1" "${*:2}"
+  "$@"
+}
 
 step() {
   title="$1"
@@ -59,9 +66,9 @@ still_closed() {
   [[ "$(admin get namespace shop -o 'jsonpath={.metadata.labels.nsinit\.dev/initializing}')" == true ]] || fail "the gate is open, but an initializer is pending"
 }
 
-# writes_too_early writes as alice. The gate has to refuse.
-writes_too_early() {
-  if message="$(alice --namespace shop create configmap early 2>&1)"; then
+# refused COMMAND... writes as alice. The gate has to refuse.
+refused() {
+  if message="$("$@" 2>&1)"; then
     fail "the gate admitted alice's write while the namespace is initializing"
   fi
   contains "${message}" "ValidatingAdmissionPolicy 'nsinit-gate'" 'namespace "shop" is being initialized' >/dev/null
@@ -100,23 +107,23 @@ step "alice, a tenant, creates a namespace, and cannot write into it"
 [[ "$(alice auth can-i create configmaps --namespace shop)" == yes ]]
 [[ "$(alice auth can-i initialize namespaces 2>/dev/null)" == no ]]
 [[ "$(alice auth can-i create rolebindings --namespace shop)" == no ]]
-alice create namespace shop
-created="${SECONDS}"
-writes_too_early
-echo "kubectl create configmap, immediately: refused by the gate"
+play alice create namespace shop
+refused play alice --namespace shop create configmap early
+echo "${message}"
 
 step "it is closed, and its creator is recorded"
 contains "$(alice get namespace shop -o 'jsonpath=initializing={.metadata.labels.nsinit\.dev/initializing} {.metadata.annotations}')" \
   initializing=true '"nsinit.dev/created-by":"alice"' team-a
 
 step "policy-population has done its work"
-eventually waits_for_approval shop
-admin --namespace shop get "${POPULATED[@]}" -o name
+eventually waits_for_approval shop >/dev/null
+play admin get nsl shop
+play admin --namespace shop get "${POPULATED[@]}" -o name
 still_closed
 
 step "alice still cannot write, and the error names the pending initializer"
 for _ in {1..60}; do
-  writes_too_early
+  refused alice --namespace shop create configmap early
   [[ ${message} != *"initializer \"${APPROVAL}\""* ]] || break
   sleep 1
 done
@@ -137,14 +144,13 @@ contains "$(alice get namespace shop -o 'jsonpath={range .status.conditions[*]}{
 
 step "the second initializer is done"
 still_closed
-approver nsinit "done" shop "${APPROVAL}"
+play approver nsinit "done" shop "${APPROVAL}"
 
 step "the namespace is Ready"
-admin wait --for=condition=Ready namespace/shop --timeout=60s # it needs list and watch, which alice may not use
-echo "$((SECONDS - created)) s after its creation"
+play admin wait --for=condition=Ready namespace/shop --timeout=60s # it needs list and watch, which alice may not use
 
 step "alice writes"
-eventually alice --namespace shop create configmap first
+eventually play alice --namespace shop create configmap first
 
 step "the initializers had finished before alice wrote"
 writes='map(select(.objectRef.namespace == "shop" and .objectRef.resource != "namespaces" and .responseStatus.code < 300))'
@@ -176,9 +182,9 @@ sed "s|https://logs.example.com:9200|${logs}|" "${provisioner}/log-index.yaml" >
 dev start http-provisioner
 eventually admin get namespaceinitializerconfiguration 20-log-index
 
-step "with artifacts/early-writes, kubectl apply of a namespace with its content waits until the namespace is open"
+step "with artifacts/early-writes, kubectl create of a namespace with its content waits until the namespace is open"
 admin apply --server-side -k artifacts/early-writes >/dev/null
-alice apply -f artifacts/examples/namespace-with-content.yaml &
+alice create -f artifacts/examples/namespace-with-content.yaml & # kubectl apply would get the namespace, which alice may not yet
 applying=$!
 eventually waits_for_approval bakery
 sleep 3 # which the approver takes

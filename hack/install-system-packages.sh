@@ -6,8 +6,8 @@
 #
 #     hack/install-system-packages.sh [TASK...]
 #
-# The tasks are test, for the end-to-end tests and the demo, and verify, for make generate, verify, lint and site. The
-# tests that need no control plane need no package.
+# The tasks are test, for the end-to-end tests and the demo, verify, for make generate, verify, lint and site, and browser, for the
+# test of the site's accessibility. The tests that need no control plane need no package.
 
 set -o errexit -o nounset -o pipefail
 
@@ -17,7 +17,7 @@ need() {
   command -v "$1" >/dev/null || missing+=("${@:2}")
 }
 
-[[ $# -gt 0 ]] || set -- test verify
+[[ $# -gt 0 ]] || set -- test verify browser
 for task in "$@"; do
   case "${task}" in
   test)
@@ -32,8 +32,11 @@ for task in "$@"; do
     need shellcheck shellcheck
     need hugo hugo
     ;;
+  browser)
+    need chromium chromium
+    ;;
   *)
-    echo "unknown task ${task}: give test or verify" >&2
+    echo "unknown task ${task}: give test, verify or browser" >&2
     exit 1
     ;;
   esac

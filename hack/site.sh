@@ -2,7 +2,7 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Builds the documentation site into _output/site with Hugo. It fails with the document and the line of each broken
+# Builds the documentation site, with the documents of each release, into _output/site with Hugo. It fails with the document and the line of each broken
 # link, broken anchor and missing picture.
 
 set -o errexit -o nounset -o pipefail

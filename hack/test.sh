@@ -24,7 +24,8 @@ if ((free < 10)); then
 fi
 case "${target}" in
   unit) ;;
-  test-quick | test-all | packaging | stress) hack/install-system-packages.sh ;;
+  test-quick) hack/install-system-packages.sh test verify ;;
+  test-all | packaging | stress) hack/install-system-packages.sh ;;
   *) hack/install-system-packages.sh test ;;
 esac
 

@@ -23,9 +23,15 @@ const repository = "https://github.com/nsinit/nsinit"
 // contents is the document that lists the others.
 const contents = "docs/README.md"
 
-// site is what the theme knows. Paths are those of the repository.
+// development is the name of the version in the working tree. The other versions have the names of their tags.
+const development = "development"
+
+// site is what the theme knows of a version. Paths are those of the repository.
 type site struct {
 	Repository string `json:"repository"`
+	Version    string `json:"version"`
+	// Released is whether the documents are those of a tag: their defects cannot be fixed.
+	Released bool `json:"released"`
 	// Navigation holds the headings of docs/README.md, with the documents under each.
 	Navigation []group `json:"navigation"`
 	// Targets are what links lead to, by the path of a file or folder: a page, a picture, or the Git host.
@@ -51,6 +57,11 @@ type page struct {
 	Group    string     `json:"group,omitempty"`
 	Previous *neighbour `json:"previous,omitempty"`
 	Next     *neighbour `json:"next,omitempty"`
+	// Host is the document on the Git host, and Edit where it can be changed, "" if the working tree does not contain it.
+	Host string `json:"host"`
+	Edit string `json:"edit,omitempty"`
+	// Versions are the versions of the page, if there are several.
+	Versions []neighbour `json:"versions,omitempty"`
 
 	markdown string
 }
@@ -76,13 +87,17 @@ func isPicture(file string) bool {
 var title = regexp.MustCompile(`(?m)^# (.+)$`)
 
 // readSite reads the documents among files.
-func readSite(root string, files []string) (*site, error) {
-	s := &site{Repository: repository, Targets: map[string]string{}, root: root, pages: map[string]*page{}}
+func readSite(version, root string, files []string) (*site, error) {
+	s := &site{Repository: repository, Version: version, Released: version != development, Targets: map[string]string{}, root: root, pages: map[string]*page{}}
+	reference := version
+	if version == development {
+		reference = "main"
+	}
 	for _, file := range files {
-		s.Targets[file] = repository + "/blob/main/" + file
+		s.Targets[file] = repository + "/blob/" + reference + "/" + file
 		for dir := path.Dir(file); ; dir = path.Dir(dir) {
 			if s.Targets[dir] == "" {
-				s.Targets[dir] = repository + "/tree/main/" + strings.TrimPrefix(dir, ".")
+				s.Targets[dir] = repository + "/tree/" + reference + "/" + strings.TrimPrefix(dir, ".")
 			}
 			if dir == "." {
 				break
@@ -109,7 +124,7 @@ func readSite(root string, files []string) (*site, error) {
 			url = path.Join("/", path.Dir(file), "index.html")
 			s.Targets[path.Dir(file)] = url // Git hosts show this file for the folder
 		}
-		s.pages[file] = &page{Title: strings.TrimSpace(string(heading[1])), URL: url, Source: file, markdown: string(data)}
+		s.pages[file] = &page{Title: strings.TrimSpace(string(heading[1])), URL: url, Source: file, Host: s.Targets[file], markdown: string(data)}
 		s.Targets[file] = url
 	}
 	return s, s.navigate()

@@ -8,6 +8,9 @@ SPDX-License-Identifier: Apache-2.0
 //
 //	site --root DIRECTORY --output DIRECTORY
 //
+// The start of the site is the version in the working tree. Each release, which is a tag such as v0.1.0, has a folder, and each page
+// has a menu of versions.
+//
 // The documents have no front matter, and their links are those of a Git host. The command gives Hugo their titles, their order
 // (that of docs/README.md), and what their links lead to. The theme is this folder: it checks links, anchors, pictures and their
 // descriptions, and writes the index of the search.
@@ -36,29 +39,29 @@ func main() {
 }
 
 func run(ctx context.Context, root, output string) error {
-	files, err := repositoryFiles(ctx, root)
+	dir, err := os.MkdirTemp("", "site")
 	if err != nil {
 		return err
 	}
-	return build(ctx, filepath.Join(root, "hack", "site"), root, output, files)
+	defer func() { _ = os.RemoveAll(dir) }()
+	versions, err := readVersions(ctx, root, dir)
+	if err != nil {
+		return err
+	}
+	return build(ctx, filepath.Join(root, "hack", "site"), output, versions...)
 }
 
 // repositoryFiles returns the files that Git tracks or would track.
 func repositoryFiles(ctx context.Context, root string) ([]string, error) {
-	command := exec.CommandContext(ctx, "git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
-	command.Stderr = os.Stderr
-	out, err := command.Output()
-	if err != nil {
-		return nil, fmt.Errorf("git ls-files: %w", err)
-	}
-	return slices.DeleteFunc(strings.Split(strings.TrimRight(string(out), "\x00"), "\x00"), func(file string) bool {
+	names, err := git(ctx, root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
+	return slices.DeleteFunc(strings.Split(strings.TrimRight(names, "\x00"), "\x00"), func(file string) bool {
 		_, err := os.Stat(filepath.Join(root, file))
 		return err != nil
-	}), nil
+	}), err
 }
 
-// build builds the site from these files of a repository with a theme.
-func build(ctx context.Context, theme, root, output string, files []string) error {
+// build builds the site of the versions with a theme. The first version is that of the working tree.
+func build(ctx context.Context, theme, output string, versions ...*site) error {
 	theme, err := filepath.Abs(theme)
 	if err != nil {
 		return err
@@ -66,19 +69,25 @@ func build(ctx context.Context, theme, root, output string, files []string) erro
 	if output, err = filepath.Abs(output); err != nil {
 		return err
 	}
-	s, err := readSite(root, files)
-	if err != nil {
+	if err := os.RemoveAll(output); err != nil {
 		return err
 	}
+	relate(versions)
+	for _, s := range versions {
+		if err := s.build(ctx, theme, filepath.Join(output, s.folder())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *site) build(ctx context.Context, theme, output string) error {
 	work, err := os.MkdirTemp("", "site")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(work) }()
 	if err := s.write(work); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(output); err != nil {
 		return err
 	}
 	command := exec.CommandContext(ctx, "hugo", "--source", work, "--config", filepath.Join(theme, "hugo.yaml"),

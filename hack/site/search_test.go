@@ -49,13 +49,8 @@ func found(t *testing.T, vm *goja.Runtime, query string) []string {
 
 // TestSearch: the search of the project's own site finds what readers look for, among its first three results.
 func TestSearch(t *testing.T) {
-	root := filepath.Join("..", "..")
-	files, err := repositoryFiles(t.Context(), root)
-	if err != nil {
-		t.Fatal(err)
-	}
 	output := filepath.Join(t.TempDir(), "site")
-	if err := build(t.Context(), ".", root, output, files); err != nil {
+	if err := run(t.Context(), filepath.Join("..", ".."), output); err != nil {
 		t.Fatal(err)
 	}
 	vm := browser(t, output)

@@ -46,6 +46,16 @@ func repositoryWith(t *testing.T, replaced map[string]string) (root string, file
 	return root, files
 }
 
+// built builds a site of one version.
+func built(t *testing.T, root, output string, files []string) error {
+	t.Helper()
+	s, err := readSite(development, root, files)
+	if err != nil {
+		return err
+	}
+	return build(t.Context(), ".", output, s)
+}
+
 func read(t *testing.T, elements ...string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(elements...))
@@ -79,7 +89,7 @@ func TestDefects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root, files := repositoryWith(t, test.replaced)
 			var found string
-			if err := build(t.Context(), ".", root, filepath.Join(t.TempDir(), "site"), files); err != nil {
+			if err := built(t, root, filepath.Join(t.TempDir(), "site"), files); err != nil {
 				found = err.Error()
 			}
 			if defects := defect.FindAllStringSubmatch(found, -1); len(defects) == 1 {
@@ -96,13 +106,13 @@ func TestDefects(t *testing.T) {
 func TestPages(t *testing.T) {
 	root, files := repositoryWith(t, nil)
 	output := filepath.Join(t.TempDir(), "site")
-	if err := build(t.Context(), ".", root, output, files); err != nil {
+	if err := built(t, root, output, files); err != nil {
 		t.Fatal(err)
 	}
 	for file, wanted := range map[string][]string{
 		"index.html": {
 			`href="./docs/index.html"`, `href="https://github.com/nsinit/nsinit/tree/main/pkg/code"`, `href="https://github.com/nsinit/nsinit/blob/main/LICENSE"`,
-			`<title>nsinit: `,
+			`<title>nsinit: `, `<p class="where">development version</p>`, `href="https://github.com/nsinit/nsinit/edit/main/README.md"`,
 		},
 		"docs/first.html": {
 			`href="../docs/second.html#deep"`, `src="../docs/images/square.svg" alt="A square"`, `<title>First · nsinit</title>`,
@@ -124,5 +134,65 @@ func TestPages(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(output, "pkg", "testdata")); err == nil {
 		t.Error("the site has a page for test data")
+	}
+}
+
+// TestVersions: each release has a folder, and each page a menu of the versions. A defect of a release is no error.
+func TestVersions(t *testing.T) {
+	root, files := repositoryWith(t, map[string]string{"hooks/one/README.md": "", "docs/README.md": "# Documents\n\n## All\n\n[a](first.md) [b](second.md)\n"})
+	current, err := readSite(development, root, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, files = repositoryWith(t, map[string]string{"docs/first.md": "# First\n\n[gone](gone.md)\n"})
+	release, err := readSite("v0.1.0", root, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	output := filepath.Join(t.TempDir(), "site")
+	if err := build(t.Context(), ".", output, current, release); err != nil {
+		t.Fatal(err)
+	}
+	for file, wanted := range map[string][]string{
+		"docs/first.html":             {`<a href="../docs/first.html" aria-current="true">development</a>`, `<a href="../v0.1.0/docs/first.html">v0.1.0</a>`},
+		"v0.1.0/docs/first.html":      {`<a href="../../docs/first.html">development</a>`, `<a href="../../v0.1.0/docs/first.html" aria-current="true">v0.1.0</a>`, `· v0.1.0</p>`, `/edit/main/docs/first.md"`},
+		"v0.1.0/hooks/one/index.html": {`<a href="../../../index.html">development</a>`, `/blob/v0.1.0/hooks/one/README.md"`},
+	} {
+		text := read(t, output, file)
+		for _, want := range wanted {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s does not contain %s:\n%s", file, want, text)
+			}
+		}
+	}
+	if strings.Contains(read(t, output, "v0.1.0/hooks/one/index.html"), "/edit/") {
+		t.Error("a document that exists only in a release has a link to edit it")
+	}
+}
+
+// TestReleases: the versions are the working tree and the tags of releases, without pre-releases, the newest one first.
+func TestReleases(t *testing.T) {
+	root, _ := repositoryWith(t, nil)
+	for _, arguments := range [][]string{
+		{"init", "--quiet"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "--message=a"},
+		{"tag", "v0.9.0"}, {"tag", "v0.10.0"}, {"tag", "v0.10.0-rc.1"}, {"tag", "other"},
+	} {
+		if _, err := git(t.Context(), root, arguments...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	versions, err := readVersions(t.Context(), root, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range versions {
+		names = append(names, s.Version)
+		if len(s.pages) != 5 {
+			t.Errorf("%s has %d pages", s.Version, len(s.pages))
+		}
+	}
+	if want := []string{development, "v0.10.0", "v0.9.0"}; !slices.Equal(names, want) {
+		t.Errorf("got %q, want %q", names, want)
 	}
 }

@@ -28,6 +28,7 @@ const usage = `usage: perf COMMAND [FLAGS]
   run          measure, or go on with measurements that were interrupted
   profile      write profiles of the programs while they do what a scenario measures
   report       write docs/performance.md from what run has measured
+  pictures     draw the pictures of docs/performance.md from its tables
   content      keep the content of deleted namespaces in several ways, and print what that costs
   repairs      repair objects while a population change reaches thousands of namespaces, and print how long that takes
   memory       create the largest namespaces that are admitted, and print how much memory the programs use in cgroups
@@ -73,10 +74,9 @@ func run(ctx context.Context, args []string) error {
 			return profile(ctx, planes, filepath.Join(*dir, "profiles"), *scenario)
 		}
 	case "report":
-		output := flags.String("output", filepath.Join("docs", "performance.md"), "the file to write")
-		action = func() error {
-			return report(*dir, *output)
-		}
+		action = reportCommand(flags, dir)
+	case "pictures":
+		action = picturesCommand(flags)
 	case "content":
 		o := holdOptions{counts: []int{1, 20, 100}}
 		planesFlag(flags, &o.planes)

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package main
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -89,9 +90,32 @@ func TestReport(t *testing.T) {
 			t.Errorf("it lacks %q:\n%s", want, text)
 		}
 	}
-	for _, picture := range []string{"performance-cpu.png", "performance-time.png"} {
+	for _, picture := range []string{"performance-cpu.svg", "performance-time.svg"} {
 		if info, err := os.Stat(filepath.Join(filepath.Dir(output), "images", picture)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", picture, err)
+		}
+	}
+}
+
+// TestPictures: the pictures of docs/performance.md show the figures of its tables.
+func TestPictures(t *testing.T) {
+	docs := filepath.Join("..", "..", "docs")
+	text, err := os.ReadFile(filepath.Join(docs, "performance.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	charts, err := chartsOf(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range charts {
+		want, err := c.draw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(docs, "images", name))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is out of date (%v): run the command pictures", name, err)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"bytes"
 	_ "embed"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -18,17 +19,19 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
-	"gonum.org/v1/plot/vg"
 )
 
 //go:embed report.md
 var document string
 
-// report writes the document and its plots from the samples of a folder.
+func reportCommand(flags *flag.FlagSet, dir *string) func() error {
+	output := flags.String("output", filepath.Join("docs", "performance.md"), "the file to write")
+	return func() error {
+		return report(*dir, *output)
+	}
+}
+
+// report writes the document and its pictures from the samples of a folder.
 func report(dir, output string) error {
 	stored, err := loadSamples(dir)
 	if err != nil {
@@ -52,7 +55,7 @@ func report(dir, output string) error {
 	if err := os.WriteFile(output, text.Bytes(), 0o644); err != nil { //nolint:gosec // documentation
 		return err
 	}
-	return r.plots(filepath.Join(filepath.Dir(output), "images"))
+	return drawPictures(output)
 }
 
 // reporter computes what the document shows.
@@ -219,44 +222,4 @@ func number(value float64) string {
 		return fmt.Sprintf("%.2g", value)
 	}
 	return fmt.Sprintf("%.0f", value)
-}
-
-// plots draws the pictures of the document.
-func (r *reporter) plots(dir string) error {
-	return errors.Join(
-		r.bars(filepath.Join(dir, "performance-cpu.png"), "CPU time for a namespace", "CPU, ms", []string{"storm", "population of 60"}),
-		r.bars(filepath.Join(dir, "performance-time.png"), "Median time until a namespace is usable", "p50, ms", []string{"storm", "population of 20", "population of 60", "population of 300"}),
-	)
-}
-
-// bars draws a figure of both arms of scenarios.
-func (r *reporter) bars(file, title, figure string, scenarios []string) error {
-	const width = vg.Length(22)
-	p := plot.New()
-	p.Title.Text, p.Y.Label.Text = title, figure
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Y.Min = 0
-	for i, name := range []string{"without nsinit", "with nsinit"} {
-		var values plotter.Values
-		for _, scenario := range scenarios {
-			arm := []string{"client", nsinitArm}[i]
-			if i == 0 && len(r.values(scenario, arm, figure)) == 0 {
-				arm = plainArm
-			}
-			value, err := r.median(scenario, arm, figure)
-			if err != nil {
-				return err
-			}
-			values = append(values, value)
-		}
-		bars, err := plotter.NewBarChart(values, width)
-		if err != nil {
-			return err
-		}
-		bars.Color, bars.Offset = plotutil.Color(2-i), width*vg.Length(2*i-1)/2
-		p.Add(bars)
-		p.Legend.Add(name, bars)
-	}
-	p.NominalX(scenarios...)
-	return p.Save(6*vg.Inch, 3.5*vg.Inch, file)
 }

@@ -62,6 +62,15 @@
     box.append(pre, button);
   }
 
+  // The keyboard scrolls what is wider than the page.
+  const reach = () => {
+    for (const element of document.querySelectorAll("article pre, article table")) {
+      if (element.scrollWidth > element.clientWidth) element.tabIndex = 0; else element.removeAttribute("tabindex");
+    }
+  };
+  addEventListener("resize", reach);
+  reach();
+
   // Mark what is read in the contents.
   const contents = new Map();
   for (const link of document.querySelectorAll(".contents a")) contents.set(decodeURIComponent(link.hash.slice(1)), link);
@@ -88,7 +97,7 @@
   };
   const close = () => { list.hidden = true; input.setAttribute("aria-expanded", "false"); input.removeAttribute("aria-activedescendant"); selected = -1; };
   const select = (number) => {
-    const options = list.querySelectorAll("[role=option]");
+    const options = list.querySelectorAll("a");
     if (options.length === 0) return;
     selected = (number + options.length) % options.length;
     options.forEach((option, i) => option.setAttribute("aria-selected", String(i === selected)));
@@ -107,7 +116,7 @@
       make("strong", {}, ...marked(section.heading || section.page, query, 200)),
       make("small", {}, section.heading ? section.page : section.group || ""),
       make("span", {}, ...marked(section.text, query, 150)))));
-    if (found.length === 0) list.append(make("p", {}, "Nothing found for “" + query + "”."));
+    if (found.length === 0) list.append(make("p", { role: "option", "aria-disabled": "true" }, "Nothing found for “" + query + "”."));
     status.textContent = found.length === 0 ? "Nothing found" : found.length + " results";
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
@@ -121,7 +130,7 @@
     if (list.hidden && event.key === "ArrowDown") show();
     else if (event.key === "ArrowDown") select(selected + 1);
     else if (event.key === "ArrowUp") select(selected - 1);
-    else if (event.key === "Enter" && selected >= 0) list.querySelectorAll("[role=option]")[selected].click();
+    else if (event.key === "Enter" && selected >= 0) list.querySelectorAll("a")[selected].click();
     else return;
     event.preventDefault();
   });
