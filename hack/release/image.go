@@ -145,12 +145,14 @@ const (
 	kindSignature = "dev.cosignproject.cosign/sigs"
 	kindStatement = "dev.cosignproject.cosign/atts"
 	refName       = "org.opencontainers.image.ref.name"
+	// imageName is the annotation by which containerd names the image of a layout that it imports, as on the nodes of kind.
+	imageName = "io.containerd.image.name"
 )
 
 // imageLayout writes the image, its signature and its provenance as the archive of an OCI layout.
 func (r *release) imageLayout(image v1.ImageIndex, digest v1.Hash) error {
 	return r.layout(imageFile, func(path layout.Path) error {
-		if err := path.AppendIndex(image, layout.WithAnnotations(map[string]string{kind: kindIndex, refName: r.version})); err != nil {
+		if err := path.AppendIndex(image, layout.WithAnnotations(map[string]string{kind: kindIndex, refName: r.version, imageName: r.repository + "@" + digest.String()})); err != nil {
 			return err
 		}
 		return r.attest(path, digest, r.repository)

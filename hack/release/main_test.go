@@ -390,6 +390,9 @@ func TestManifests(t *testing.T) {
 	}
 	_, found := open(t, filepath.Join(output, imageFile))
 	image := "registry.example.com/team/nsinit@" + found[kindIndex].Digest.String()
+	if name := found[kindIndex].Annotations[imageName]; name != image {
+		t.Errorf("containerd imports the image as %q", name)
+	}
 	for _, overlay := range []string{"embedded", "ha", "embedded-cert-manager", "ha-cert-manager"} {
 		images := 3
 		if strings.HasPrefix(overlay, "embedded") {

@@ -121,21 +121,21 @@ func (r *round) diagnoseCluster(ctx context.Context) (*Diagnosis, []error) {
 
 // unservedWebhooks reports webhooks whose service does not exist or has no server that is ready. It also returns why services
 // could not be read.
-func (d Diagnoser) unservedWebhooks(ctx context.Context, o Observation, hooks []hook) (found []Finding, problems []error) {
+func (d Diagnoser) unservedWebhooks(ctx context.Context, o Observation, hooks []Webhook) (found []Finding, problems []error) {
 	type service struct {
 		lack  string
 		since *metav1.Time
 	}
 	read := map[string]service{}
 	for _, h := range hooks {
-		if h.service == nil {
+		if h.ClientConfig.Service == nil {
 			continue
 		}
-		name := h.service.Namespace + "/" + h.service.Name
+		name := h.ClientConfig.Service.Namespace + "/" + h.ClientConfig.Service.Name
 		s, known := read[name]
 		if !known {
 			var err error
-			if s.lack, s.since, err = d.unserved(ctx, h.service.Namespace, h.service.Name); err != nil {
+			if s.lack, s.since, err = d.Unserved(ctx, *h.ClientConfig.Service); err != nil {
 				problems = append(problems, fmt.Errorf("service %s of an admission webhook: %w", name, err))
 			}
 			read[name] = s
@@ -145,28 +145,29 @@ func (d Diagnoser) unservedWebhooks(ctx context.Context, o Observation, hooks []
 		}
 		state, effect := Stuck, "so kube-apiserver refuses "+h.reviews()
 		switch {
-		case h.failurePolicy != nil && *h.failurePolicy == admissionregistrationv1.Ignore:
+		case h.FailurePolicy != nil && *h.FailurePolicy == admissionregistrationv1.Ignore:
 			state, effect = Healthy, "and its failurePolicy is Ignore, so kube-apiserver can wait for its timeout before it accepts "+h.reviews()
 		case s.since != nil:
 			state = o.overdue(s.since)
 		}
 		found = append(found, o.finding(WebhookUnavailable, state, s.since,
-			fmt.Sprintf("the service %s of the admission webhook %q of %s %s, %s", name, h.name, h.configuration, s.lack, effect),
-			words{"WEBHOOK": {h.configuration}, "WEBHOOKS": {h.configuration}}))
+			fmt.Sprintf("the service %s of the admission webhook %q of %s %s, %s", name, h.Name, h.Configuration, s.lack, effect),
+			words{"WEBHOOK": {h.Configuration}, "WEBHOOKS": {h.Configuration}}))
 	}
 	return found, problems
 }
 
-// unserved says why no server answers for a service, or returns "". Since is when its last server was lost, if that is known.
-func (d Diagnoser) unserved(ctx context.Context, namespace, name string) (lack string, since *metav1.Time, err error) {
-	service, err := d.Core.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+// Unserved says why no server answers for the service of a webhook, or returns "". Since is when its last server was lost, if that
+// is known.
+func (c Clients) Unserved(ctx context.Context, of admissionregistrationv1.ServiceReference) (lack string, since *metav1.Time, err error) {
+	service, err := c.Core.CoreV1().Services(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return "does not exist", nil, nil
 	case err != nil, service.Spec.Type == corev1.ServiceTypeExternalName:
 		return "", nil, err
 	}
-	all, err := d.Core.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set{discoveryv1.LabelServiceName: name}.String()})
+	all, err := c.Core.DiscoveryV1().EndpointSlices(of.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set{discoveryv1.LabelServiceName: of.Name}.String()})
 	if err != nil || len(all.Items) == 0 { // without slices, no controller reports the servers of the service
 		return "", nil, err
 	}
@@ -185,21 +186,17 @@ func (d Diagnoser) unserved(ctx context.Context, namespace, name string) (lack s
 	return "has no server that is ready", since, nil
 }
 
-// hook is an admission webhook.
-type hook struct {
-	name string
-	// configuration is kind/name of its configuration.
-	configuration string
-	namespaces    *metav1.LabelSelector
-	service       *admissionregistrationv1.ServiceReference
-	failurePolicy *admissionregistrationv1.FailurePolicyType
-	rules         []admissionregistrationv1.RuleWithOperations
+// Webhook is an admission webhook, with the fields that both kinds have.
+type Webhook struct {
+	// Configuration is kind/name of its configuration.
+	Configuration string
+	admissionregistrationv1.ValidatingWebhook
 }
 
 // reviews describes the requests that a webhook reviews.
-func (h hook) reviews() string {
+func (h Webhook) reviews() string {
 	var all []string
-	for _, rule := range h.rules {
+	for _, rule := range h.Rules {
 		var operations []string
 		for _, operation := range rule.Operations {
 			operations = append(operations, string(operation))
@@ -209,15 +206,16 @@ func (h hook) reviews() string {
 	return counted(all)
 }
 
-// readHooks returns the admission webhooks. With an error, some are missing.
-func (d Diagnoser) readHooks(ctx context.Context) Answer[[]hook] {
-	var all []hook
-	client := d.Core.AdmissionregistrationV1()
+// Webhooks returns the admission webhooks. With an error, some are missing.
+func (c Clients) Webhooks(ctx context.Context) Answer[[]Webhook] {
+	var all []Webhook
+	client := c.Core.AdmissionregistrationV1()
 	mutating, err := client.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err == nil {
 		for _, configuration := range mutating.Items {
 			for _, h := range configuration.Webhooks {
-				all = append(all, hook{h.Name, "mutatingwebhookconfiguration/" + configuration.Name, h.NamespaceSelector, h.ClientConfig.Service, h.FailurePolicy, h.Rules})
+				all = append(all, Webhook{"mutatingwebhookconfiguration/" + configuration.Name, admissionregistrationv1.ValidatingWebhook{Name: h.Name, ClientConfig: h.ClientConfig,
+					FailurePolicy: h.FailurePolicy, Rules: h.Rules, NamespaceSelector: h.NamespaceSelector, ObjectSelector: h.ObjectSelector, MatchConditions: h.MatchConditions}})
 			}
 		}
 	}
@@ -225,9 +223,9 @@ func (d Diagnoser) readHooks(ctx context.Context) Answer[[]hook] {
 	if other == nil {
 		for _, configuration := range validating.Items {
 			for _, h := range configuration.Webhooks {
-				all = append(all, hook{h.Name, "validatingwebhookconfiguration/" + configuration.Name, h.NamespaceSelector, h.ClientConfig.Service, h.FailurePolicy, h.Rules})
+				all = append(all, Webhook{"validatingwebhookconfiguration/" + configuration.Name, h})
 			}
 		}
 	}
-	return Answer[[]hook]{Object: all, Err: errors.Join(err, other)}
+	return Answer[[]Webhook]{Object: all, Err: errors.Join(err, other)}
 }

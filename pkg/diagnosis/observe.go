@@ -229,13 +229,13 @@ func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsCo
 func (r *round) webhooks(namespace *corev1.Namespace) map[string][]string {
 	found := map[string][]string{}
 	for _, h := range r.hooks().Object {
-		selector := h.namespaces
+		selector := h.NamespaceSelector
 		if selector == nil {
 			selector = &metav1.LabelSelector{} // the default
 		}
 		selects, err := metav1.LabelSelectorAsSelector(selector)
 		if err == nil && (namespace == nil || selects.Matches(labels.Set(namespace.Labels))) {
-			found[h.name] = append(found[h.name], h.configuration)
+			found[h.Name] = append(found[h.Name], h.Configuration)
 		}
 	}
 	return found

@@ -33,7 +33,7 @@ type round struct {
 	content        func() *content
 	claims         func() Answer[map[string][]string]
 	workloads      func() Answer[[]workload]
-	hooks          func() Answer[[]hook]
+	hooks          func() Answer[[]Webhook]
 }
 
 // content are the objects in the namespace of a round, or those of the cluster that matter, by resource.
@@ -52,7 +52,7 @@ func (d Diagnoser) newRound(ctx context.Context, namespace string, keep func(*me
 		content:        once(ctx, func(ctx context.Context) *content { return d.readContent(ctx, namespace, keep) }),
 		claims:         once(ctx, func(ctx context.Context) Answer[map[string][]string] { return answer(d.readLostClaims(ctx, namespace)) }),
 		workloads:      once(ctx, d.readWorkloads),
-		hooks:          once(ctx, d.readHooks),
+		hooks:          once(ctx, d.Webhooks),
 	}
 }
 

@@ -11,9 +11,9 @@ SPDX-License-Identifier: Apache-2.0
 // A test belongs here if only a change to a manifest, to a build script or to the version of another program can break it. If a
 // change to the behaviour of nsinit can break it, then a test of make test fails, too:
 //
-//   - TestExamples and TestInstallation: the validation tests of pkg/apis/nsinit/validation; TestPluginCheck; TestSnapshot and
-//     TestRecover of pkg/embeddedetcd, and TestLostStorage, for a restored storage; TestReplicas for programs that are replaced
-//     one by one; TestGuardFinalizer and TestContentIsKept for finalizers that an administrator removes.
+//   - TestExamples and TestInstallation: the validation tests of pkg/apis/nsinit/validation; TestPluginCheck, and TestInspectBefore of
+//     pkg/cli/check; TestSnapshot and TestRecover of pkg/embeddedetcd, and TestLostStorage, for a restored storage; TestReplicas for
+//     programs that are replaced one by one; TestGuardFinalizer and TestContentIsKept for finalizers that an administrator removes.
 //   - TestLeastPrivilege: the control plane of every end-to-end test applies artifacts/deploy/base, and its programs have the
 //     identities of their service accounts. So a permission that is missing fails TestStory, TestParticipant or TestPopulation.
 //     Only TestLeastPrivilege finds a permission that is not used.

@@ -25,6 +25,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -50,12 +51,24 @@ type installation struct {
 func newInstallation(t *testing.T, overlay, more string, images map[string]string) *installation {
 	t.Helper()
 	i := &installation{Cluster: framework.Another(t, "--only-kube")}
+	i.provisions(t)
 	all := map[string]string{"nsinit:dev": framework.BinDir()}
 	maps.Copy(all, images)
 	i.node = i.StartNode(t, all)
 	i.Balance(t, func() []string { return i.node.Addresses("nsinit-apiserver") })
 	i.words = map[string]string{overlayEmbedded: i.Overlay(t, overlay, more)}
 	return i
+}
+
+// provisions creates a default StorageClass, as most clusters have one. The node provides the volumes.
+func (i *installation) provisions(t *testing.T) {
+	t.Helper()
+	if _, err := i.Core.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
+		ObjectMeta:  metav1.ObjectMeta{Name: "standard", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
+		Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // documents runs the commands under a heading of docs/install.md.
@@ -111,6 +124,7 @@ func TestInstallation(t *testing.T) {
 	}
 	old := i.newNamespace(t)
 
+	t.Run("before", i.before)
 	if !t.Run("install", i.install) {
 		return
 	}
@@ -124,6 +138,82 @@ func TestInstallation(t *testing.T) {
 	t.Run("upgrade", i.upgrade)
 	t.Run("move the storage", func(move *testing.T) { i.move(move, t) })
 	t.Run("uninstall", i.uninstall)
+	i.documents(t, "Check the cluster") // nothing is left
+}
+
+// obstacles block an installation, or harm it: a webhook that does not answer, a policy that refuses what nsinit writes, and a kind
+// in the group of nsinit.
+const obstacles = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: e2e-down}
+webhooks:
+- name: down.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  timeoutSeconds: 1
+  clientConfig: {service: {namespace: default, name: missing}}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [namespaces, namespaces/status]}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: e2e-no-leases}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [coordination.k8s.io], apiVersions: ["*"], operations: [UPDATE], resources: ["*"]}]
+  validations: [{expression: "!request.userInfo.username.startsWith('system:serviceaccount:nsinit-system:')"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: e2e-no-leases}
+spec: {policyName: e2e-no-leases, validationActions: [Deny]}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: others.nsinit.dev
+  annotations: {api-approved.kubernetes.io: unapproved}
+spec:
+  group: nsinit.dev
+  names: {kind: Other, plural: others}
+  scope: Cluster
+  versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+`
+
+// before checks the cluster before the installation as docs/install.md says: without obstacles, with them, and without permissions.
+func (i *installation) before(t *testing.T) {
+	i.documents(t, "Check the cluster")
+	out, err := i.Kubectl("create", "serviceaccount", "stranger")
+	if err != nil {
+		t.Fatal(err, out)
+	}
+	if out, _, code := i.Plugin(t, "check", "--pre", "--as=system:serviceaccount:default:stranger"); code != 3 || !strings.Contains(out, "Permissions     Problem   you may not create namespaces, patch namespaces, ") || !strings.Contains(out, "not checked: ") {
+		t.Errorf("without permissions: exit code %d\n%s", code, out)
+	}
+	t.Run("obstacles", func(t *testing.T) {
+		i.ApplyInput(t, obstacles)
+		framework.Eventually(t, "each obstacle is found", func(context.Context) error {
+			out, _, code := i.Plugin(t, "check", "--pre")
+			for _, want := range []string{
+				`Webhooks        Problem   webhook "down.example.com" of validatingwebhookconfiguration/e2e-down has failurePolicy Fail for UPDATE of namespaces/status, UPDATE of namespaces: its service default/missing does not exist`,
+				`OtherPolicies   Warning   validatingadmissionpolicy/e2e-no-leases applies to UPDATE of leases`,
+				`APIServices     Problem   APIService v1alpha1.nsinit.dev exists, because CustomResourceDefinitions`,
+				`Namespace       Problem   no namespace nsinit-system can be created: `,
+			} {
+				if !strings.Contains(out, want) {
+					return fmt.Errorf("exit code %d, and no %q in\n%s", code, want, out)
+				}
+			}
+			return nil
+		})
+	})
+	// The APIService of a kind is deleted after the kind.
+	framework.Eventually(t, "nothing blocks the installation", func(context.Context) error {
+		if out, _, code := i.Plugin(t, "check", "--pre"); code != 0 {
+			return fmt.Errorf("exit code %d\n%s", code, out)
+		}
+		return nil
+	})
 }
 
 // newNamespace creates a namespace that outlives the test. If the stamp is a webhook, nsinit-apiserver has to run.

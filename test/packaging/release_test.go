@@ -11,6 +11,7 @@ package packaging
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,7 +35,7 @@ type release struct {
 	root string
 	// dir has the files of the release, tools the programs of its users, and work what is unpacked.
 	dir, tools, work string
-	// image is the name of the image with its digest.
+	// image is the name by which containerd imports the image: that with its digest.
 	image string
 }
 
@@ -76,7 +77,7 @@ func TestRelease(t *testing.T) {
 		t.Errorf("the verification does not report a snapshot:\n%s", out)
 	}
 	r.refused(t)
-	r.image = releaseImage + "@" + strings.TrimSpace(r.run(t, c.Root, nil, r.tool("release"), "unpack", r.dir, "linux/"+runtime.GOARCH, filepath.Join(r.work, "image")))
+	r.image = strings.TrimSpace(r.run(t, c.Root, nil, r.tool("release"), "load", "linux/"+runtime.GOARCH, filepath.Join(r.work, "image"), filepath.Join(r.dir, "nsinit-image.tar")))
 	r.run(t, r.work, nil, "tar", "--extract", "--file="+filepath.Join(r.dir, "nsinit-manifests.tar.gz"))
 	if t.Run("manifests", func(t *testing.T) { r.installManifests(t, r.newInstallation(t, c)) }) {
 		c.Renew(t, "--only-kube")
@@ -88,6 +89,7 @@ func TestRelease(t *testing.T) {
 func (r *release) newInstallation(t *testing.T, c *framework.Cluster) *installation {
 	t.Helper()
 	i := &installation{Cluster: c}
+	i.provisions(t)
 	i.node = i.StartNode(t, map[string]string{r.image: filepath.Join(r.work, "image")})
 	i.Balance(t, func() []string { return i.node.Addresses("nsinit-apiserver") })
 	krew := filepath.Join(r.work, "krew")
@@ -118,11 +120,60 @@ func (r *release) installManifests(t *testing.T, i *installation) {
 	// The index of krew expects this name.
 	r.shell(t, i, "cp krew-nsinit.yaml "+r.work+"/nsinit.yaml && "+r.tool("validate-krew-manifest")+" -skip-install -manifest="+r.work+"/nsinit.yaml")
 	r.shell(t, i, i.Documented(t, framework.ReleaseGuide, "Install the plugin with krew")[0])
+	r.quickstart(t, i)
 	r.shell(t, i, i.Documented(t, framework.InstallGuide, "Install a release")[0])
 	if out := r.shell(t, i, "kubectl nsinit version"); strings.Count(out, releaseVersion) != 2 {
 		t.Errorf("the versions are\n%s\nwant %s of the plugin and of nsinit-apiserver", out, releaseVersion)
 	}
 	i.work(t)
+}
+
+// quickstart runs the commands of docs/quickstart.md that install the release, as on kind and on a cluster that pulls from a registry. The
+// release is built already, and kind does not run here: this machine reads the archive that kind would import.
+func (r *release) quickstart(t *testing.T, i *installation) {
+	t.Helper()
+	chart, _ := r.serveChart(t)
+	mirror := strings.TrimSuffix(strings.TrimPrefix(chart, "oci://"), "charts/nsinit") + "team/nsinit"
+	words := maps.Clone(i.words)
+	maps.Copy(words, map[string]string{
+		"kind create cluster":                       "true",
+		"make release VERSION=v0.1.0 UNSIGNED=true": "true",
+		"kind load image-archive":                   r.tool("release") + " load linux/" + runtime.GOARCH + " " + t.TempDir(),
+		"crane push":                                r.tool("crane") + " push",
+		"registry.example.com/team/nsinit":          mirror,
+		"_output/image":                             filepath.Join(r.work, "layout"),
+		"_output/release/":                          r.dir + "/",
+		"-f _output/release/install-embedded.yaml":  i.words["-f install-embedded.yaml"],
+	})
+	run := func(heading string) string {
+		t.Helper()
+		commands := i.Documented(t, framework.Quickstart, heading)[0]
+		out, err := i.Shell(t, commands, words)
+		if err != nil {
+			t.Fatalf("%s\n%v\n%s", commands, err, out)
+		}
+		t.Logf("\n%s\n%s", commands, out)
+		return out
+	}
+	if out := run("On kind"); !strings.Contains(out, r.image+"\n") || !strings.Contains(out, "no former installation was found") {
+		t.Errorf("on kind:\n%s", out)
+	}
+	words["kubectl nsinit check --pre"] = "(kubectl nsinit check --pre || test $? = 2)"
+	if out := run("On your cluster"); !strings.Contains(out, "nsinit is installed already") {
+		t.Errorf("on a cluster:\n%s", out)
+	}
+	// The node runs only the image of this name, so the manifest refers to it. The registry has it for this platform, too.
+	_, digest, _ := strings.Cut(r.image, "@")
+	if config := r.run(t, r.dir, nil, r.tool("crane"), "config", "--platform=linux/"+runtime.GOARCH, mirror+"@"+digest); !strings.Contains(config, `"architecture":"`+runtime.GOARCH+`"`) {
+		t.Errorf("the image in the registry has the configuration %s", config)
+	}
+
+	r.shell(t, i, "kubectl create namespace shop && kubectl wait --for=condition=Initializing namespace/shop")
+	i.WaitCurrent(t, "shop", "approval.example.com")
+	r.shell(t, i, "kubectl nsinit done shop approval.example.com")
+	i.WaitReady(t, "shop")
+	i.DeleteNamespace(t, "shop")
+	i.unregister(t, "20-approval", "approval.example.com")
 }
 
 // installChart installs the chart from a registry into another namespace with Helm, changes values, and uninstalls it.

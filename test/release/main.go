@@ -8,7 +8,7 @@ SPDX-License-Identifier: Apache-2.0
 //
 //	release key FOLDER
 //	release verify RELEASE PUBLIC-KEY
-//	release unpack RELEASE PLATFORM FOLDER
+//	release load PLATFORM FOLDER ARCHIVE
 //	release serve RELEASE
 package main
 
@@ -39,8 +39,8 @@ func run(args []string) error {
 		return generateKey(args[1])
 	case len(args) == 3 && args[0] == "verify":
 		return verify(args[1], args[2])
-	case len(args) == 4 && args[0] == "unpack":
-		return unpack(args[1], args[2], args[3])
+	case len(args) == 4 && args[0] == "load":
+		return load(args[1], args[2], args[3])
 	case len(args) == 2 && args[0] == "serve":
 		return serve(args[1])
 	}
@@ -96,9 +96,9 @@ func extract(archive io.Reader, dir string) error {
 	}
 }
 
-// unpack writes the files of the image for a platform into a folder, and prints the digest of the image.
-func unpack(release, platform, to string) error {
-	return withLayout(release, imageFile, func(dir string) error {
+// load writes the files of the image in an archive for a platform into a folder, and prints the name by which containerd imports it.
+func load(platform, to, archive string) error {
+	return withLayout(filepath.Dir(archive), filepath.Base(archive), func(dir string) error {
 		root, err := layout.ImageIndexFromPath(dir)
 		if err != nil {
 			return err
@@ -115,7 +115,7 @@ func unpack(release, platform, to string) error {
 			if err != nil {
 				return err
 			}
-			fmt.Println(descriptor.Digest)
+			fmt.Println(descriptor.Annotations["io.containerd.image.name"])
 			return unpackPlatform(index, platform, to)
 		}
 		return errors.New("the layout has no image index")

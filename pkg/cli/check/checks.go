@@ -29,9 +29,10 @@ import (
 )
 
 const (
-	// oldestKubernetes is the first version on which nsinit is tested, and stampingKubernetes the
+	// oldestKubernetes and newestKubernetes are the first and the last version on which nsinit is tested. stampingKubernetes is the
 	// first one that stamps by a policy; before, a webhook does.
 	oldestKubernetes   = "1.34"
+	newestKubernetes   = "1.37"
 	stampingKubernetes = "1.36"
 	// expiresSoon is the remaining validity below which a certificate is a warning.
 	expiresSoon = 14 * 24 * time.Hour
@@ -71,6 +72,8 @@ type inspection struct {
 	webhookStamps bool
 	// off says that kubectl nsinit off was run.
 	off bool
+	// leftovers are objects of a former installation.
+	leftovers []string
 }
 
 // inspect checks everything.
@@ -106,7 +109,7 @@ func (i *inspection) add(check string, state State, remedy, format string, args 
 
 // unknown adds what could not be checked.
 func (i *inspection) unknown(check string, err error) {
-	i.add(check, Warning, "run kubectl nsinit check as a cluster administrator", "not checked: %v", err)
+	i.add(check, Warning, "run this command as a cluster administrator", "not checked: %v", err)
 }
 
 // installAgain restores what is missing or was changed.
@@ -127,6 +130,8 @@ func (i *inspection) kubernetes() {
 		i.unknown(check, err)
 	case found.LessThan(utilversion.MustParseGeneric(oldestKubernetes)):
 		i.add(check, Problem, "upgrade kube-apiserver to "+oldestKubernetes+" or later", "nsinit is not tested on %s", info.GitVersion)
+	case found.AtLeast(utilversion.MustParseGeneric(newestKubernetes).OffsetMinor(1)):
+		i.add(check, Warning, "install a version of nsinit that is tested on it, or try it in a test cluster first", "this version of nsinit is tested up to %s, not on %s", newestKubernetes, info.GitVersion)
 	default:
 		i.webhookStamps = found.LessThan(utilversion.MustParseGeneric(stampingKubernetes))
 		i.add(check, OK, "", "%s", info.GitVersion)
@@ -155,13 +160,15 @@ func (i *inspection) installation(ctx context.Context) {
 	} else if service.Spec.InsecureSkipTLSVerify {
 		i.add("CA", Problem, "set spec.caBundle of APIService "+service.Name, "kube-apiserver does not verify the certificate of nsinit-apiserver")
 	} else {
-		i.certificate("CA", "spec.caBundle of the APIService", service.Spec.CABundle)
+		i.certificate("CA", "spec.caBundle of the APIService", renewal, service.Spec.CABundle)
 	}
 }
 
+// renewal is the remedy for the certificates of nsinit.
+const renewal = "read the log of nsinit-controller-manager about certificates or, if cert-manager issues them, the status of its Certificate"
+
 // certificate checks how long certificates are valid. The one that expires first counts.
-func (i *inspection) certificate(check, where string, data []byte) {
-	const remedy = "read the log of nsinit-controller-manager about certificates or, if cert-manager issues them, the status of its Certificate"
+func (i *inspection) certificate(check, where, remedy string, data []byte) {
 	certificates, err := cert.ParseCertsPEM(data)
 	if err != nil {
 		i.add(check, Problem, remedy, "%s: %v", where, err)
@@ -256,6 +263,6 @@ func (i *inspection) servingCertificate(ctx context.Context) {
 	case err != nil:
 		i.unknown(check, err)
 	default:
-		i.certificate(check, "Secret "+i.namespace+"/"+installation.ServingSecret, secret.Data[corev1.TLSCertKey])
+		i.certificate(check, "Secret "+i.namespace+"/"+installation.ServingSecret, renewal, secret.Data[corev1.TLSCertKey])
 	}
 }

@@ -66,7 +66,7 @@ func TestCertificate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := &inspection{now: now}
-			i.certificate("CA", "here", test.data)
+			i.certificate("CA", "here", renewal, test.data)
 			if got := i.results[0]; got.State != test.state || !strings.HasPrefix(got.Message, "here: ") || !strings.Contains(got.Message, test.says) || (got.Remedy == "") != (test.state == OK) {
 				t.Errorf("got %+v", got)
 			}

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package check is the command kubectl nsinit check: it checks whether nsinit is installed correctly.
+// Package check is the command kubectl nsinit check: it checks whether nsinit can be installed, and whether it is installed correctly.
 package check
 
 import (
@@ -31,6 +31,10 @@ const interval = 2 * time.Second
 const long = `Check whether nsinit is installed correctly: the version of Kubernetes, the API and its certificates, the controllers, the
 policies and what they depend on, and whether a new namespace would be closed.
 
+With --pre, say before the installation what would block it, or harm it later: the version, the policies that kube-apiserver serves, the
+aggregation layer, your permissions, what a former installation has left, the default StorageClass, and the policies and webhooks of
+other programs that can refuse what nsinit writes. It does not evaluate their conditions.
+
 With --wait, the command waits until the installation is complete: every program runs its newest version, and no check finds a
 problem. It prints what it waits for.
 
@@ -40,7 +44,10 @@ Without --creator, you are the creator.
 The command changes nothing: it sends writes with dry-run. The exit code is 0 if everything is OK, 2 if there are warnings, 3 if there
 are problems, which includes an installation that is not complete within --timeout, and 1 if the cluster cannot be reached.`
 
-const example = `  # Check the installation
+const example = `  # Check a cluster before the installation
+  kubectl nsinit check --pre
+
+  # Check the installation
   kubectl nsinit check
 
   # Wait until the installation is complete, and check it
@@ -57,6 +64,7 @@ type Options struct {
 	cmdutil.Base
 	Creator string
 	Groups  []string
+	Pre     bool
 	Wait    bool
 	Timeout time.Duration
 	// timeoutGiven is whether the user set Timeout.
@@ -68,13 +76,14 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
 	command := cmdutil.NewCommand(f, o, &cobra.Command{
 		Use:     "check [NAMESPACE]",
-		Short:   "Check whether nsinit is installed correctly, or whether a namespace would be closed",
+		Short:   "Check whether nsinit can be installed, is installed correctly, or would close a namespace",
 		Long:    long,
 		Example: example,
 	})
 	flags := command.Flags()
 	flags.StringVar(&o.Creator, "creator", o.Creator, "The user who creates the namespace.")
 	flags.StringSliceVar(&o.Groups, "groups", o.Groups, "The groups of that user.")
+	flags.BoolVar(&o.Pre, "pre", o.Pre, "Check what would block an installation, before it.")
 	flags.BoolVar(&o.Wait, "wait", o.Wait, "Wait until the installation is complete.")
 	cmdutil.DurationVar(flags, &o.Timeout, "timeout", 5*time.Minute, "How long to wait with --wait. 0 waits indefinitely.")
 	o.timeoutGiven = func() bool { return flags.Changed("timeout") }
@@ -88,6 +97,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Wait && len(o.Args) > 0 {
 		return fmt.Errorf("--wait waits for the installation: omit the name %q, or omit --wait; for example:\n%s", o.Args[0], example)
+	}
+	if o.Pre && (o.Wait || len(o.Args) > 0) {
+		return fmt.Errorf("--pre checks the cluster before the installation: omit --wait and the name of a namespace; for example:\n%s", example)
 	}
 	if !o.Wait && o.timeoutGiven() {
 		return fmt.Errorf("--timeout needs --wait; for example:\n%s", example)
@@ -108,9 +120,12 @@ func (o *Options) Run(ctx context.Context) error {
 		return o.PrintFlags.Print(o.Out, result, result.print)
 	}
 	results, complete := []Result(nil), true
-	if o.Wait {
+	switch {
+	case o.Pre:
+		results = inspectBefore(ctx, o.Clients)
+	case o.Wait:
 		results, complete = o.await(ctx)
-	} else {
+	default:
 		results = inspect(ctx, o.Clients)
 	}
 	if err := o.PrintFlags.Print(o.Out, cmdutil.NewList("InstallationCheck", results), func(out io.Writer) error { return printText(out, results) }); err != nil {

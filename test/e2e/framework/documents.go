@@ -7,9 +7,12 @@ SPDX-License-Identifier: Apache-2.0
 package framework
 
 import (
+	"cmp"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,6 +26,7 @@ const (
 	InstallGuide         = "install.md"
 	MoveStorageGuide     = "move-storage.md"
 	PortalsGuide         = "portals.md"
+	Quickstart           = "quickstart.md"
 	ReleaseGuide         = "release.md"
 	SkipInitializerGuide = "skip-initializer.md"
 	StorageGuide         = "storage.md"
@@ -88,8 +92,9 @@ func (c *Cluster) TryDocumented(t *testing.T, document, heading string, words ma
 // Shell runs commands in the folder of the project, after replacing words by values. It returns their output.
 func (c *Cluster) Shell(t *testing.T, commands string, words map[string]string) (string, error) {
 	t.Helper()
-	for word, value := range words {
-		commands = strings.ReplaceAll(commands, word, value)
+	// A word can be a part of a longer one.
+	for _, word := range slices.SortedFunc(maps.Keys(words), func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) {
+		commands = strings.ReplaceAll(commands, word, words[word])
 	}
 	command := exec.CommandContext(t.Context(), "bash", "-o", "errexit", "-o", "pipefail", "-c", commands)
 	command.Dir = c.Root
