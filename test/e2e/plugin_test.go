@@ -329,6 +329,7 @@ func TestPluginCompletion(t *testing.T) {
 		"pre":                        "preview",
 		"wait --for g":               "gone",
 		"check --output ":            "yaml",
+		"check --pr":                 "--pre",
 		"create new --time":          "--timeout",
 		"why " + namespace[:4]:       namespace,
 		"preview " + namespace[:4]:   namespace,
