@@ -17,8 +17,8 @@ import (
 	"strings"
 )
 
-// written is the first line after the title of a page. Its arguments are this folder and where the text comes from.
-const written = "<!-- Written by hack/reference from %s: change it there and run make generate. -->\n"
+// written is the first line after the title of a page. Its argument is where the text comes from.
+const written = "<!-- Written by hack/reference from %s. Edit that, and run make generate. -->\n"
 
 func main() {
 	if err := run(os.Args[1]); err != nil {

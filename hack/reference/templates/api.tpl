@@ -28,5 +28,5 @@ The kinds of nsinit.dev/v1alpha1, and the types of their fields. `kubectl explai
 | field | type | |
 | --- | --- | --- |
 {{ range .Members -}}
-| `{{ .Name }}` | {{ if eq .Type.Name "UID" }}string{{ else }}{{ markdownRenderType .Type }}{{ end }} | {{ if has "Required: {}" .Validation }}Required. {{ end }}{{ .Doc | replace "\n" " " | replace "|" "\\|" }} |
+| `{{ .Name }}` | {{ if eq .Type.Name "UID" }}string{{ else }}{{ markdownRenderType .Type }}{{ end }} | {{ if has "Required: {}" .Validation }}Required. {{ end }}{{ regexReplaceAllLiteral " More info: .*$" (.Doc | replace "\n" " ") "" | replace "|" "\\|" }} |
 {{ end }}{{ end }}{{ end }}
