@@ -2,7 +2,7 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Regenerates all generated code: deepcopy, defaults, conversion,
+# Regenerates all generated code, and the references in docs: deepcopy, defaults, conversion,
 # declarative validation, protobuf, OpenAPI, clients, listers, informers and apply
 # configurations. `make generate` runs it here, `make verify` in a copy of the tree.
 
@@ -79,9 +79,11 @@ kube::codegen::gen_client \
   "${ROOT}/sdk/apis"
 
 cd "${ROOT}"
-echo "==> docs/metrics.md"
-go run "${MODULE}/hack/metrics-docs" >"${PROTO_ROOT}/metrics.md"
-cp "${PROTO_ROOT}/metrics.md" "${ROOT}/docs/metrics.md"
+echo "==> docs/reference and docs/metrics.md"
+(cd hack/tools && CGO_ENABLED=0 go install github.com/elastic/crd-ref-docs)
+go run "${MODULE}/hack/reference" "${ROOT}"
+crd-ref-docs --log-level=ERROR --source-path=sdk/apis --config=hack/reference/crd-ref-docs.yaml --templates-dir=hack/reference/templates \
+  --renderer=markdown --output-path=docs/reference/api.md
 
 echo "==> Helm chart"
 (cd hack/chart && go run . "${ROOT}")

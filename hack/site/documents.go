@@ -54,7 +54,9 @@ type page struct {
 	URL    string `json:"url"`
 	Source string `json:"source"`
 	// Group is the heading in docs/README.md, "" if docs/README.md does not list the document.
-	Group    string     `json:"group,omitempty"`
+	Group string `json:"group,omitempty"`
+	// Parent is the URL of the page that lists this one instead of docs/README.md.
+	Parent   string     `json:"parent,omitempty"`
 	Previous *neighbour `json:"previous,omitempty"`
 	Next     *neighbour `json:"next,omitempty"`
 	// Host is the document on the Git host, and Edit where it can be changed, "" if the working tree does not contain it.

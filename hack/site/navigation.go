@@ -19,7 +19,7 @@ import (
 var link = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
 
 // navigate orders the pages as docs/README.md does. It returns an error that names each document in docs/ that
-// docs/README.md does not list.
+// docs/README.md does not list. The README.md of a folder below docs lists the documents of the folder, which are not in the navigation.
 func (s *site) navigate() error {
 	list := s.pages[contents]
 	if list == nil {
@@ -42,7 +42,7 @@ func (s *site) navigate() error {
 			current := &s.Navigation[len(s.Navigation)-1]
 			p.Group = current.Title
 			current.Pages = append(current.Pages, p)
-			order = append(order, p)
+			order = append(append(order, p), s.folder(p)...)
 		}
 	}
 	for i, p := range order {
@@ -60,6 +60,24 @@ func (s *site) navigate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// folder returns the pages that the README.md of a folder below docs lists, and adds them to its group.
+func (s *site) folder(readme *page) []*page {
+	dir := path.Dir(readme.Source)
+	if path.Base(readme.Source) != "README.md" || !strings.HasPrefix(dir, "docs/") {
+		return nil
+	}
+	var pages []*page
+	for _, found := range link.FindAllStringSubmatch(readme.markdown, -1) {
+		p := s.pages[path.Join(dir, found[1])]
+		if p == nil || p == readme || path.Dir(p.Source) != dir || p.Group != "" {
+			continue
+		}
+		p.Group, p.Parent = readme.Group, readme.URL
+		pages = append(pages, p)
+	}
+	return pages
 }
 
 // document returns the page of a file, or of the README.md of a folder; nil if it has none.

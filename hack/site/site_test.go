@@ -23,7 +23,9 @@ func repositoryWith(t *testing.T, replaced map[string]string) (root string, file
 	documents := map[string]string{
 		"README.md":              "# Home\n\nRead [the documents](docs) and [the code](pkg/code), under [a licence](LICENSE).\n",
 		"LICENSE":                "free\n",
-		"docs/README.md":         "# Documents\n\n## Readers\n\n- [Second](second.md), then [first](first.md#a-heading)\n\n## Others\n\n- [Hook](../hooks/one)\n",
+		"docs/README.md":         "# Documents\n\n## Readers\n\n- [Second](second.md), then [first](first.md#a-heading)\n\n## Others\n\n- [Hook](../hooks/one)\n- [Folder](folder/README.md)\n",
+		"docs/folder/README.md":  "# Folder\n\n- [Leaf](leaf.md)\n",
+		"docs/folder/leaf.md":    "# Leaf\n\nText.\n",
 		"docs/first.md":          "# First\n\n## A heading\n\nSee [the second](second.md#deep) and ![A square](images/square.svg)\n",
 		"docs/second.md":         "# Second\n\n### Deep\n\nFlags such as --keep stay. [Up](#deep), [host](https://example.com).\n\n```yaml\na: 1\n```\n",
 		"docs/images/square.svg": `<svg xmlns="http://www.w3.org/2000/svg"/>`,
@@ -83,6 +85,7 @@ func TestDefects(t *testing.T) {
 		"without description": {map[string]string{"docs/first.md": "# First\n\n## A heading\n\n![](images/square.svg)\n"}, `docs/first.md:5: picture "images/square.svg" has no description: write ![what it shows](...)`},
 		"diagram":             {map[string]string{"docs/second.md": "# Second\n\n### Deep\n\n```mermaid\nflowchart LR\n```\n"}, `docs/second.md:5: the site has no renderer for mermaid: draw an SVG picture in docs/images`},
 		"unlisted document":   {map[string]string{"docs/third.md": "# Third\n"}, `docs/third.md: docs/README.md does not list it: add a link under the heading of its readers`},
+		"unlisted in folder":  {map[string]string{"docs/folder/README.md": "# Folder\n\nText.\n"}, `docs/folder/leaf.md: docs/README.md does not list it: add a link under the heading of its readers`},
 		"untitled document":   {map[string]string{"docs/first.md": "Text.\n"}, `docs/first.md: no title: begin it with a line such as "# Concepts"`},
 		"no list":             {map[string]string{"docs/README.md": ""}, `docs/README.md is missing: it lists the documents, and so the navigation`},
 	} {
@@ -119,7 +122,8 @@ func TestPages(t *testing.T) {
 			`<h2 id="a-heading">`, `<a rel="prev" href="../docs/second.html">`, `<a rel="next" href="../hooks/one/index.html">`,
 			`<a href="../docs/first.html" aria-current="page">First</a>`,
 		},
-		"docs/second.html": {`Flags such as --keep stay.`, `href="#deep"`, `<span class="nt">a</span>`},
+		"docs/folder/leaf.html": {`<p class="where">Others</p>`, `<a href="../../docs/folder/index.html" aria-current="true">Folder</a>`, `<a rel="prev" href="../../docs/folder/index.html">`},
+		"docs/second.html":      {`Flags such as --keep stay.`, `href="#deep"`, `<span class="nt">a</span>`},
 	} {
 		text := read(t, output, file)
 		for _, want := range wanted {

@@ -21,8 +21,10 @@ import (
 // StorageSpaceName is the name of the plugin StorageSpace.
 const StorageSpaceName = "StorageSpace"
 
-// ReasonInsufficientStorage is the reason of a refusal. The HTTP code is 507.
-const ReasonInsufficientStorage metav1.StatusReason = "InsufficientStorage"
+const (
+	// ReasonInsufficientStorage: the storage is full, so nsinit-apiserver refuses new objects. The HTTP code is 507.
+	ReasonInsufficientStorage metav1.StatusReason = "InsufficientStorage"
+)
 
 // StorageSpace refuses new objects while the storage is full, to keep space for updates and deletions.
 type StorageSpace struct{ dependent }

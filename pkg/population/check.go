@@ -22,20 +22,26 @@ import (
 )
 
 const (
-	// ReasonInvalid is the reason of the conditions Ready and RolledOut of a NamespacePopulation that does not compile.
+	// ReasonApplied: every object could be applied.
+	ReasonApplied = "Applied"
+	// ReasonInvalid: the running version of policy-population cannot compile the population. Fix what the message says.
 	ReasonInvalid = "InvalidManifest"
-	// ReasonFailed is the reason of the condition Applied if an object could not be applied.
+	// ReasonFailed: an object could not be applied.
 	ReasonFailed = "ManifestFailed"
-	// ReasonNotReady is the reason of the condition Ready of a PopulatedNamespace if an object is not ready.
+	// ReasonNotReady: an object of the namespace is not ready.
 	ReasonNotReady = "ObjectNotReady"
 )
 
 // Other reasons of the condition Ready, and of errors of Check.
 const (
-	reasonApplicable   = "ManifestsApplicable"
+	// reasonApplicable: every manifest could be applied to a new namespace.
+	reasonApplicable = "ManifestsApplicable"
+	// reasonKindNotFound: the cluster does not know the kind of a manifest.
 	reasonKindNotFound = "KindNotFound"
+	// reasonNotPermitted: policy-population lacks a permission that a manifest needs.
 	reasonNotPermitted = "NotPermitted"
-	reasonCheckFailed  = "CheckFailed"
+	// reasonCheckFailed: policy-population cannot find out whether the manifests could be applied.
+	reasonCheckFailed = "CheckFailed"
 )
 
 // CheckObject returns why a new namespace cannot get a rendered object.

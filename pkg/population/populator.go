@@ -256,7 +256,7 @@ func (p *Populator) conclude(ctx context.Context, inventory *v1alpha1.PopulatedN
 	}
 	updated := inventory.DeepCopy()
 	updated.Status.Objects = objects
-	condition := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue, Reason: "Applied", ObservedGeneration: inventory.Generation,
+	condition := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue, Reason: ReasonApplied, ObservedGeneration: inventory.Generation,
 		Message: fmt.Sprintf("objects: %d", len(objects))}
 	if i := slices.IndexFunc(objects, func(o v1alpha1.PopulatedObject) bool { return o.State != v1alpha1.PopulatedObjectApplied }); i >= 0 {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, ReasonFailed, failureOf(objects[i])

@@ -30,6 +30,13 @@ import (
 	"github.com/nsinit/nsinit/sdk/util/printable"
 )
 
+const (
+	// eventInitializerError: Initialize of the initializer returned an error, and is tried again.
+	eventInitializerError = "InitializerError"
+	// eventFinalizerError: Finalize of the participant returned an error, and is tried again.
+	eventFinalizerError = "FinalizerError"
+)
+
 // errOver means that a namespace needs nothing from this initializer now.
 var errOver = errors.New("it is not this initializer's turn")
 
@@ -88,7 +95,7 @@ func (r *Runner) conclude(ctx, turnCtx context.Context, c *call, err error) (str
 	if updateErr := ignoreOver(r.updateMessage(ctx, c.lifecycle, err.Error())); updateErr != nil {
 		logger.Error(updateErr, "Cannot write the message to the NamespaceLifecycle")
 	}
-	reason := map[operation]string{initialize: "InitializerError", finalize: "FinalizerError"}[c.operation]
+	reason := map[operation]string{initialize: eventInitializerError, finalize: eventFinalizerError}[c.operation]
 	r.options.Events.Eventf(c.namespace, corev1.EventTypeWarning, reason, "Initializer %q: %s", r.options.Name, shorten(err.Error()))
 	return resultError, err
 }

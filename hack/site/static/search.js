@@ -21,6 +21,8 @@
   }
 
   const weights = { heading: 8, page: 5, text: 1 };
+  // A page that explains a name comes before the references, which repeat it in their headings.
+  const reference = 0.6;
 
   // prepare counts the words of each section, once.
   function prepare(sections) {
@@ -90,7 +92,8 @@
           const parts = scores.map((term) => term.get(number) || 0).filter((value) => value > 0);
           if (parts.length < required) continue;
           const sum = parts.reduce((a, b) => a + b, 0);
-          found.push({ section: prepared.sections[number], score: sum + together(prepared.sections[number], asked) });
+          const section = prepared.sections[number];
+          found.push({ section, score: (sum + together(section, asked)) * (section.url.startsWith("docs/reference/") ? reference : 1) });
         }
         if (found.length > 0) return found.sort((a, b) => b.score - a.score).slice(0, most);
       }

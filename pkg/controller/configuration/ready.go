@@ -17,10 +17,18 @@ import (
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 )
 
-// Reasons of the conditions Ready and Stalled.
 const (
+	// reasonNameTaken: an earlier configuration registers the name of an initializer.
 	reasonNameTaken = "NameTaken"
-	reasonInForce   = "InForce"
+	// reasonNoConflicts: every initializer of the configuration has an effect.
+	reasonNoConflicts = "NoConflicts"
+	// reasonInForce: every initializer acts on new namespaces that it selects.
+	reasonInForce = "InForce"
+	// reasonDraining: a NamespaceLifecycle whose creation began before the deletion can still get the configuration. nsinit
+	// waits for a few seconds.
+	reasonDraining = "Draining"
+	// reasonNamespacesPending: namespaces wait for an initializer of the configuration.
+	reasonNamespacesPending = "NamespacesPending"
 )
 
 // setReady derives the conditions Ready and Stalled from NamesAccepted and Served, and the generation that they

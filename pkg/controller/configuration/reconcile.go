@@ -44,7 +44,7 @@ func namesAccepted(configuration *v1alpha1.NamespaceInitializerConfiguration, al
 	for _, c := range all {
 		items = append(items, *c)
 	}
-	condition := metav1.Condition{Type: v1alpha1.ConditionNamesAccepted, Status: metav1.ConditionTrue, Reason: "NoConflicts",
+	condition := metav1.Condition{Type: v1alpha1.ConditionNamesAccepted, Status: metav1.ConditionTrue, Reason: reasonNoConflicts,
 		Message: "every initializer of this configuration has an effect", ObservedGeneration: configuration.Generation}
 	if ineffective := plan.Ineffective(configuration, items); len(ineffective) > 0 {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonNameTaken, strings.Join(ineffective, "; ")
@@ -67,12 +67,12 @@ func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all [
 	} else {
 		condition := metav1.Condition{
 			Type: v1alpha1.ConditionDrained, Status: metav1.ConditionFalse, ObservedGeneration: configuration.Generation,
-			Reason:             "Draining",
+			Reason:             reasonDraining,
 			Message:            fmt.Sprintf("draining: a NamespaceLifecycle whose creation began before the deletion can still get this configuration; nsinit releases it %s after it saw the deletion", timing.DrainPeriod),
 			LastTransitionTime: metav1.NewTime(now),
 		}
 		if pending > 0 {
-			condition.Reason = "NamespacesPending"
+			condition.Reason = reasonNamespacesPending
 			wait := fmt.Sprintf("%d namespaces wait", pending)
 			if pending == 1 {
 				wait = "1 namespace waits"

@@ -42,10 +42,14 @@ const (
 
 // Reasons of the events.
 const (
-	reasonInForce      = "GateInForce"
-	reasonNotInForce   = "GateNotInForce"
-	reasonRegistered   = "APIRegistered"
-	reasonUnregistered = "APIUnregistered"
+	// eventInForce: new namespaces are closed until they are initialized.
+	eventInForce = "GateInForce"
+	// eventNotInForce: new namespaces are not closed. The message says why.
+	eventNotInForce = "GateNotInForce"
+	// eventRegistered: a pod of nsinit-apiserver is ready, and nsinit-controller-manager created the APIService.
+	eventRegistered = "APIRegistered"
+	// eventUnregistered: kube-apiserver did not reach nsinit-apiserver, and nsinit-controller-manager removed the APIService.
+	eventUnregistered = "APIUnregistered"
 )
 
 // Dependencies is what a Controller works with.
@@ -91,7 +95,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		delay := period
 		if err := c.review(ctx); err != nil {
 			delay = retryPeriod
-			c.report(ctx, corev1.EventTypeWarning, reasonNotInForce, err.Error())
+			c.report(ctx, corev1.EventTypeWarning, eventNotInForce, err.Error())
 		}
 		c.sleep(ctx, delay)
 	}
@@ -158,7 +162,7 @@ func (c *Controller) review(ctx context.Context) error {
 	}
 	c.applied = c.Clock.Now()
 	if !inForce {
-		c.report(ctx, corev1.EventTypeNormal, reasonInForce, fmt.Sprintf("nsinit works: new namespaces are closed until they are initialized (%s, %s)", stamp, c.Guard))
+		c.report(ctx, corev1.EventTypeNormal, eventInForce, fmt.Sprintf("nsinit works: new namespaces are closed until they are initialized (%s, %s)", stamp, c.Guard))
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func (c *Controller) register(ctx context.Context) error {
 		when = "at " + r.again.UTC().Format(time.RFC3339)
 	}
 	err = fmt.Errorf("kube-apiserver does not reach nsinit-apiserver (%s), so APIService %s is removed, and created again %s: otherwise Kubernetes would remove no namespace of the cluster", r.because, service.Name, when)
-	c.report(ctx, corev1.EventTypeWarning, reasonUnregistered, err.Error())
+	c.report(ctx, corev1.EventTypeWarning, eventUnregistered, err.Error())
 	return err
 }
 
@@ -130,7 +130,7 @@ func (c *Controller) createAPIService(ctx context.Context) error {
 	if _, err := c.APIs.ApiregistrationV1().APIServices().Patch(ctx, object.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: installation.ControllerManager, Force: new(true)}); err != nil {
 		return fmt.Errorf("cannot create APIService %s: %w", object.Name, err)
 	}
-	c.report(ctx, corev1.EventTypeNormal, reasonRegistered, fmt.Sprintf("a pod of nsinit-apiserver is ready: APIService %s is created", object.Name))
+	c.report(ctx, corev1.EventTypeNormal, eventRegistered, fmt.Sprintf("a pod of nsinit-apiserver is ready: APIService %s is created", object.Name))
 	return nil
 }
 

@@ -20,12 +20,17 @@ import (
 
 // Reasons of events on namespaces.
 const (
+	// eventRunning: an initializer has had its turn for two seconds.
 	eventRunning = "InitializerRunning"
-	eventDone    = "InitializerDone"
+	// eventDone: an initializer whose turn was reported is done.
+	eventDone = "InitializerDone"
+	// eventSkipped: an initializer was skipped at its deadline, or by a user.
 	eventSkipped = "InitializerSkipped"
-	eventFailed  = "InitializerFailed"
+	// eventFailed: an initializer failed the initialization.
+	eventFailed = "InitializerFailed"
+	// eventStalled: the turn of an initializer lasts longer than --stalled-after.
 	eventStalled = "InitializerStalled"
-
+	// eventParticipantStalled: the cleanup of a participant lasts longer than --stalled-after.
 	eventParticipantStalled = "ParticipantStalled"
 )
 

@@ -28,11 +28,13 @@ import (
 )
 
 const (
-	// reasonConflict is the reason of the condition Applied if all objects that could not be applied are in conflict: they may stay as
-	// they are. A manifest that failed comes first.
+	// reasonConflict: all objects that could not be applied are in conflict. They may stay as they are. A manifest that failed
+	// comes first.
 	reasonConflict = "ManifestConflict"
 
-	eventPaused   = "RolloutPaused"
+	// eventPaused: the rollout of the NamespacePopulation pauses.
+	eventPaused = "RolloutPaused"
+	// eventComplete: the rollout of the NamespacePopulation is complete.
 	eventComplete = "RolloutComplete"
 )
 
@@ -200,7 +202,7 @@ func appliedTo(p *v1alpha1.NamespacePopulation, inventories []*v1alpha1.Populate
 			status.Namespaces++
 		}
 	}
-	condition := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue, Reason: "Applied", ObservedGeneration: p.Generation,
+	condition := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue, Reason: population.ReasonApplied, ObservedGeneration: p.Generation,
 		Message: "every manifest could be applied"}
 	for _, manifest := range population.Manifests(&p.Spec) {
 		result := manifests[manifest.Name]

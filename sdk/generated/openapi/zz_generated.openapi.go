@@ -119,7 +119,7 @@ func schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespace(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AccessibleNamespace is a core Namespace that the requester may get. It is derived from the Namespace for each request, and cannot be written. Until the namespace is open for the first time, only its creator, users with VerbInitialize on all namespaces, and requests with a field selector on status.phase see it. The resourceVersion is not that of the Namespace.",
+				Description: "AccessibleNamespace is a core Namespace that the requester may get. It is derived from the Namespace for each request, and cannot be written. Until the namespace is open for the first time, only its creator, users with the verb initialize on all namespaces, and requests with a field selector on status.phase see it. The resourceVersion is not that of the Namespace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -265,7 +265,7 @@ func schema_sdk_apis_nsinit_v1alpha1_ConfigurationReference(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigurationReference points to one incarnation of a NamespaceInitializerConfiguration.",
+				Description: "ConfigurationReference points to a NamespaceInitializerConfiguration.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
@@ -278,7 +278,7 @@ func schema_sdk_apis_nsinit_v1alpha1_ConfigurationReference(ref common.Reference
 					},
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Description: "uid is the UID of the configuration.",
+							Description: "uid is the UID of the configuration. A later configuration of the same name has another one.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -304,7 +304,7 @@ func schema_sdk_apis_nsinit_v1alpha1_InitializerOrdering(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "after names the initializers that must be done or skipped before this one acts. Names that are not in the plan of a namespace have no effect there.",
+							Description: "after names the initializers that must be done or skipped before this one acts, at most 64. Names that are not in the plan of a namespace have no effect there.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -365,7 +365,7 @@ func schema_sdk_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message is what the initializer last reported. An initializer writes it through the status subresource without losing its turn. So does a participant that cleans up: each of them is asked at metadata.deletionTimestamp.",
+							Description: "message is what the initializer last reported, at most 4096 bytes. An initializer writes it through the status subresource without losing its turn. A participant that cleans up writes it, too: its cleanup begins at metadata.deletionTimestamp.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -484,7 +484,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceInitializerConfiguration(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "initializers lists the initializers that act on new namespaces. Where ordering does not say otherwise, they act in this order. A name that an earlier configuration registers for all namespaces is ignored here. The condition NamesAccepted reports it.",
+							Description: "initializers lists the initializers that act on new namespaces, at most 64. Where ordering does not say otherwise, they act in this order. A name that an earlier configuration registers for all namespaces is ignored here. The condition NamesAccepted reports it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -656,7 +656,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceInitializerConfigurationStatus(ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "initializers shows of each initializer whether a program serves it.",
+							Description: "initializers shows whether a program serves each of the initializers.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -701,7 +701,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceInitializers(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "pending lists the initializers that have not finished, in the order of the plan. Those for which no predecessor is pending act at the same time, and each removes itself when it is done. When the last one is removed, and no failing result is set, the initializers struct becomes nil and the namespace opens.",
+							Description: "pending lists the initializers that have not finished, in the order of the plan. Those for which no predecessor is pending act at the same time, and each removes itself when it is done. When the last one is removed, and no failing result is set, spec.initializers is removed and the namespace opens.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -868,7 +868,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceLifecycleSpec(ref common.Reference
 					},
 					"initializers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "initializers tracks the initialization. If nil, the namespace is completely initialized, and that is final. Otherwise, no tenant can write into the namespace. Only the initialize subresource changes it: each initializer removes itself when its work is done.",
+							Description: "initializers tracks the initialization. Absent: the namespace is completely initialized, and that is final. Otherwise, no tenant can write into the namespace. Only the initialize subresource changes it: each initializer removes itself when its work is done.",
 							Ref:         ref(v1alpha1.NamespaceInitializers{}.OpenAPIModelName()),
 						},
 					},
@@ -988,7 +988,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Initializing, Ready, Stalled once a turn or a cleanup lasts longer than usual or the initialization failed, OpenedByHand once a user opened the namespace, and PlanDegraded if the plan differs from what the configurations say.",
+							Description: "conditions are Initializing and Ready, Stalled once a turn or a cleanup lasts longer than usual or the initialization failed, OpenedByHand once a user opened the namespace, and PlanDegraded if the plan differs from what the configurations say.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1030,7 +1030,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulation(ref common.ReferenceCal
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata is the standard object metadata. If two populations have a manifest of the same object, that of the later name counts. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Description: "metadata is the standard object metadata. The name is a DNS label. If two populations have a manifest of the same object, that of the later name counts. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
 						},
@@ -1044,7 +1044,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulation(ref common.ReferenceCal
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is the result.",
+							Description: "status is what policy-population applied, and what it could not apply.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.NamespacePopulationStatus{}.OpenAPIModelName()),
 						},
@@ -1132,7 +1132,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulationSpec(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "manifests are applied at the same time. What fails is tried again, in this order, because an object can need an earlier one.",
+							Description: "manifests are the objects that the namespaces get: at most 128, with 1 MiB in total. They are applied at the same time. What fails is tried again, in this order, because an object can need an earlier one.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1153,7 +1153,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulationSpec(ref common.Referenc
 					},
 					"rollout": {
 						SchemaProps: spec.SchemaProps{
-							Description: "rollout is what happens in namespaces that exist already. It needs scope All. Report, the default: status.rollout reports what Apply would do. Apply: a few namespaces at a time get the objects that they do not have and the changes of manifests that have Repair, and lose the objects of removed manifests. With both, the drift of objects that were rolled out is repaired. Apply creates no object over one of another client.\n\nPossible enum values:\n - `\"Apply\"` gives a few namespaces at a time what changed in the manifests.\n - `\"Report\"` reports what RolloutApply would do.",
+							Description: "rollout is what happens in namespaces that exist already. It needs scope All. Report, the default: status.rollout reports what Apply would do. Apply: a few namespaces at a time get the objects that they do not have and the changes of manifests that have Repair, and lose the objects of removed manifests. With both, the drift of objects that were rolled out is repaired. Apply does not replace an object of another client.\n\nPossible enum values:\n - `\"Apply\"` gives a few namespaces at a time what changed in the manifests.\n - `\"Report\"` reports what Apply would do.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Apply", "Report"},
@@ -1199,7 +1199,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulationStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the population. Applied is True if every manifest was applied to each namespace that has objects of the population. Ready is True if every manifest could be applied to a new namespace: the cluster knows its kind, and policy-population has the permission to apply it. Otherwise, the message says what is missing. With scope All, RolledOut is True if every selected namespace that exists has received every object. Otherwise, its reason is Reporting, Reported, Progressing, Paused, Incomplete, ExemptionsUnknown, NamespacesUnknown or InvalidManifest, and the message says what to do.",
+							Description: "conditions of the population. Applied is True if every manifest was applied to each namespace that has objects of the population. Ready is True if every manifest could be applied to a new namespace: the cluster knows its kind, and policy-population has the permission to apply it. Otherwise, the message says what is missing. With scope All, RolledOut is True if every selected namespace that exists has received every object. Otherwise, its reason and message say what is missing, and what to do.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1277,14 +1277,14 @@ func schema_sdk_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 					},
 					"timeoutSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "timeoutSeconds is the deadline, in seconds from the start of the turn of the initializer. It can be set only with a failurePolicy, and is 5 by default.",
+							Description: "timeoutSeconds is the deadline, in seconds from the start of the turn of the initializer: at least 1. It can be set only with a failurePolicy, and is then 5 by default.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"finalizer": {
 						SchemaProps: spec.SchemaProps{
-							Description: "finalizer makes this participant act when the namespace is deleted, too: its name is added to spec.finalizers of the NamespaceLifecycle, and the namespace is not removed before the participant has removed its name.",
+							Description: "finalizer: true makes this participant act again when the namespace is deleted. Its name is added to spec.finalizers of the NamespaceLifecycle, and the namespace is not removed before the participant has removed its name.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -1301,7 +1301,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "matchConditions select namespaces: the initializer is in the plan of a namespace only if every expression yields true. They are evaluated once, when the plan is made. An expression that fails then counts as true, and the condition PlanDegraded of the NamespaceLifecycle reports it.",
+							Description: "matchConditions select namespaces: the initializer is in the plan of a namespace only if every expression yields true. There can be at most 16. They are evaluated once, when the plan is made. An expression that fails then counts as true, and the condition PlanDegraded of the NamespaceLifecycle reports it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1320,7 +1320,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 					},
 					"ordering": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ordering decides which initializers act before this one. Absent: all that come before it in the plan. An empty ordering: none, it acts immediately.",
+							Description: "ordering decides which initializers act before this one. Absent: all that come before it in the plan. An empty ordering: none, so it acts immediately.",
 							Ref:         ref(v1alpha1.InitializerOrdering{}.OpenAPIModelName()),
 						},
 					},
@@ -1496,7 +1496,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulatedNamespaceStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions: Applied is True if every object matches its manifest, or did when the namespace opened. Ready is True if, in addition, every object was ready when the namespace opened, and Unknown before Applied is set.",
+							Description: "conditions are Applied and Ready. Applied is True if every object matches its manifest, or did when the namespace opened. Ready is True if, in addition, every object was ready when the namespace opened, and Unknown before Applied is set.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1723,14 +1723,14 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationManifestStatus(ref common.Referen
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message is the error in that namespace.",
+							Description: "message is the error in the first namespace in which it failed.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace is the first, by name, in which it failed.",
+							Description: "namespace is the first namespace, by name, in which it failed.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1781,7 +1781,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationNamespaceMetadata(ref common.Refe
 					},
 					"driftPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "driftPolicy is what happens after the namespace opens. Ignore, the default: who may update the namespace can change them. Repair: they follow the population.\n\nPossible enum values:\n - `\"Ignore\"` leaves the object to the namespace's tenants.\n - `\"Repair\"` makes the object follow its manifest.",
+							Description: "driftPolicy is what happens after the namespace opens. Ignore, the default: users who may update the namespace can change them. Repair: they follow the population.\n\nPossible enum values:\n - `\"Ignore\"` leaves the object to the namespace's tenants.\n - `\"Repair\"` makes the object follow its manifest.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Ignore", "Repair"},
@@ -1978,14 +1978,14 @@ func schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializer(ref common.ReferenceC
 					},
 					"timeoutSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "timeoutSeconds is the deadline, in seconds from the start of the turn of the initializer. It can be set only with a failurePolicy, and is 5 by default.",
+							Description: "timeoutSeconds is the deadline, in seconds from the start of the turn of the initializer: at least 1. It can be set only with a failurePolicy, and is then 5 by default.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"finalizer": {
 						SchemaProps: spec.SchemaProps{
-							Description: "finalizer makes this participant act when the namespace is deleted, too: its name is added to spec.finalizers of the NamespaceLifecycle, and the namespace is not removed before the participant has removed its name.",
+							Description: "finalizer: true makes this participant act again when the namespace is deleted. Its name is added to spec.finalizers of the NamespaceLifecycle, and the namespace is not removed before the participant has removed its name.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -2002,7 +2002,7 @@ func schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializer(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "matchConditions select namespaces: the initializer is in the plan of a namespace only if every expression yields true. They are evaluated once, when the plan is made. An expression that fails then counts as true, and the condition PlanDegraded of the NamespaceLifecycle reports it.",
+							Description: "matchConditions select namespaces: the initializer is in the plan of a namespace only if every expression yields true. There can be at most 16. They are evaluated once, when the plan is made. An expression that fails then counts as true, and the condition PlanDegraded of the NamespaceLifecycle reports it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2021,7 +2021,7 @@ func schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializer(ref common.ReferenceC
 					},
 					"ordering": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ordering decides which initializers act before this one. Absent: all that come before it in the plan. An empty ordering: none, it acts immediately.",
+							Description: "ordering decides which initializers act before this one. Absent: all that come before it in the plan. An empty ordering: none, so it acts immediately.",
 							Ref:         ref(v1alpha1.InitializerOrdering{}.OpenAPIModelName()),
 						},
 					},
@@ -2090,7 +2090,7 @@ func schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializerStatus(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Served.",
+							Description: "conditions has the condition Served: True while a program reports that it serves the initializer, False if the last report is too old, and Unknown before the first one.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

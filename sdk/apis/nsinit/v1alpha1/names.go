@@ -8,7 +8,7 @@ package v1alpha1
 
 const (
 	// LabelInitializing marks a core Namespace whose gate is closed. The stamp
-	// policy sets it at creation, the lifecycle controller removes it once.
+	// policy sets it at creation, and the lifecycle controller removes it once.
 	LabelInitializing = "nsinit.dev/initializing"
 
 	// LabelFrozen marks a core Namespace in which no tenant can write. A user with
@@ -38,16 +38,21 @@ const (
 	// hand: who removed LabelInitializing instead of the lifecycle controller.
 	AnnotationOpenedBy = "nsinit.dev/opened-by"
 
-	// AnnotationFrozenBy is the name of the user who froze the namespace, and
-	// AnnotationFrozenReason why: one line with at most 512 characters. Both stay
+	// AnnotationFrozenBy is the name of the user who froze the namespace. It stays
 	// when the namespace is unfrozen.
-	AnnotationFrozenBy     = "nsinit.dev/frozen-by"
+	AnnotationFrozenBy = "nsinit.dev/frozen-by"
+
+	// AnnotationFrozenReason is why the namespace is frozen: one line with at most
+	// 512 characters. It stays when the namespace is unfrozen.
 	AnnotationFrozenReason = "nsinit.dev/frozen-reason"
 
-	// AnnotationUnfrozenBy is the name of the user who unfroze the namespace, and
-	// AnnotationUnfrozenReason why, in the same form. The reason is optional. Both
-	// are removed when the namespace is frozen again.
-	AnnotationUnfrozenBy     = "nsinit.dev/unfrozen-by"
+	// AnnotationUnfrozenBy is the name of the user who unfroze the namespace. It is
+	// removed when the namespace is frozen again.
+	AnnotationUnfrozenBy = "nsinit.dev/unfrozen-by"
+
+	// AnnotationUnfrozenReason is why the namespace was unfrozen, in the form of
+	// AnnotationFrozenReason. It is optional, and is removed when the namespace is
+	// frozen again.
 	AnnotationUnfrozenReason = "nsinit.dev/unfrozen-reason"
 
 	// NamespaceFinalizer is the finalizer that the lifecycle controller adds to
@@ -93,11 +98,13 @@ const (
 	// on behalf of the named user. It grants nothing else.
 	VerbImpersonate = "impersonate"
 
-	// ConditionFrozen of a core Namespace is True while it is frozen, and False
-	// after it was unfrozen. ReasonFrozen and ReasonUnfrozen are its reasons.
+	// ConditionFrozen is True while a namespace is frozen, and False after it was
+	// unfrozen. It is on the core Namespace only.
 	ConditionFrozen = "Frozen"
-	ReasonFrozen    = "Frozen"
-	ReasonUnfrozen  = "Unfrozen"
+	// ReasonFrozen: no tenant can write into the namespace.
+	ReasonFrozen = "Frozen"
+	// ReasonUnfrozen: tenants can write into the namespace again.
+	ReasonUnfrozen = "Unfrozen"
 
 	// ResourceInitializers is the resource of the group nsinit.dev that exists
 	// for authorization only: its resource names are the names of initializers.
@@ -111,11 +118,10 @@ const (
 	// webhook. It has no objects: its names are those of the webhooks.
 	ResourceAdmissionReviews = "admissionreviews"
 
-	// AuditRemovedInitializers, AuditFailedInitializer and AuditRemovedFinalizers are annotations of
-	// the audit log of nsinit-apiserver: which initializers a request removed, for which one it
-	// failed the initialization, and which participants it removed. Commas separate several names.
-	// The audit log of kube-apiserver reports the opening of a gate as nsinit-guard/gate-opened.
+	// AuditRemovedInitializers is which initializers a request removed. Commas separate several names.
 	AuditRemovedInitializers = "nsinit.dev/removed-initializers"
-	AuditFailedInitializer   = "nsinit.dev/failed-initializer"
-	AuditRemovedFinalizers   = "nsinit.dev/removed-finalizers"
+	// AuditFailedInitializer is the initializer for which a request failed the initialization.
+	AuditFailedInitializer = "nsinit.dev/failed-initializer"
+	// AuditRemovedFinalizers is which participants a request removed. Commas separate several names.
+	AuditRemovedFinalizers = "nsinit.dev/removed-finalizers"
 )

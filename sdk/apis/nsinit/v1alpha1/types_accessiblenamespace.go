@@ -17,8 +17,8 @@ import (
 
 // AccessibleNamespace is a core Namespace that the requester may get. It is
 // derived from the Namespace for each request, and cannot be written. Until the
-// namespace is open for the first time, only its creator, users with
-// VerbInitialize on all namespaces, and requests with a field selector on
+// namespace is open for the first time, only its creator, users with the verb
+// initialize on all namespaces, and requests with a field selector on
 // status.phase see it. The resourceVersion is not that of the Namespace.
 type AccessibleNamespace struct {
 	// +k8s:opaqueType

@@ -33,9 +33,9 @@ type NamespaceInitializerConfiguration struct {
 	// +k8s:opaqueType
 	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
-	// initializers lists the initializers that act on new namespaces. Where
-	// ordering does not say otherwise, they act in this order. A name that an earlier
-	// configuration registers for all namespaces is ignored here. The condition
+	// initializers lists the initializers that act on new namespaces, at most 64.
+	// Where ordering does not say otherwise, they act in this order. A name that an
+	// earlier configuration registers for all namespaces is ignored here. The condition
 	// NamesAccepted reports it.
 	// +optional
 	// +patchMergeKey=name
@@ -77,22 +77,22 @@ type RegisteredInitializer struct {
 	FailurePolicy *FailurePolicyType `json:"failurePolicy,omitempty" protobuf:"bytes,2,opt,name=failurePolicy,casttype=FailurePolicyType"`
 
 	// timeoutSeconds is the deadline, in seconds from the start of the turn of
-	// the initializer. It can be set only with a failurePolicy, and is 5 by
-	// default.
+	// the initializer: at least 1. It can be set only with a failurePolicy, and is then
+	// 5 by default.
 	// +optional
 	// +k8s:optional
 	// +k8s:minimum=1
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty" protobuf:"varint,3,opt,name=timeoutSeconds"`
 
-	// finalizer makes this participant act when the namespace is deleted, too:
-	// its name is added to spec.finalizers of the NamespaceLifecycle, and the
+	// finalizer: true makes this participant act again when the namespace is deleted.
+	// Its name is added to spec.finalizers of the NamespaceLifecycle, and the
 	// namespace is not removed before the participant has removed its name.
 	// +optional
 	Finalizer bool `json:"finalizer,omitempty" protobuf:"varint,4,opt,name=finalizer"`
 
 	// matchConditions select namespaces: the initializer is in the plan of a
-	// namespace only if every expression yields true. They are evaluated once, when
-	// the plan is made. An expression that fails then counts as true, and the
+	// namespace only if every expression yields true. There can be at most 16. They
+	// are evaluated once, when the plan is made. An expression that fails then counts as true, and the
 	// condition PlanDegraded of the NamespaceLifecycle reports it.
 	// +optional
 	// +patchMergeKey=name
@@ -113,9 +113,8 @@ type RegisteredInitializer struct {
 	// +k8s:opaqueType
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty" protobuf:"bytes,6,opt,name=namespaceSelector"`
 
-	// ordering decides which initializers act before this one. Absent: all that
-	// come before it in the plan. An empty ordering: none, it acts
-	// immediately.
+	// ordering decides which initializers act before this one. Absent: all that come
+	// before it in the plan. An empty ordering: none, so it acts immediately.
 	// +optional
 	// +k8s:optional
 	Ordering *InitializerOrdering `json:"ordering,omitempty" protobuf:"bytes,7,opt,name=ordering"`
@@ -156,8 +155,8 @@ type MatchCondition struct {
 
 // InitializerOrdering decides which initializers act before another one.
 type InitializerOrdering struct {
-	// after names the initializers that must be done or skipped before this one acts.
-	// Names that are not in the plan of a namespace have no effect there.
+	// after names the initializers that must be done or skipped before this one acts,
+	// at most 64. Names that are not in the plan of a namespace have no effect there.
 	// +optional
 	// +listType=set
 	// +k8s:optional
@@ -184,8 +183,10 @@ const (
 // +k8s:enum
 type HoldPolicy string
 
-// HoldContent participants need the objects in the namespace.
-const HoldContent HoldPolicy = "Content"
+const (
+	// HoldContent participants need the objects in the namespace.
+	HoldContent HoldPolicy = "Content"
+)
 
 // FailurePolicyType is what happens to a namespace whose initializer misses its
 // deadline.
@@ -201,13 +202,13 @@ const (
 )
 
 const (
-	// ConditionDrained is False while a deleted configuration waits. The message says what it waits for.
+	// ConditionDrained is False while a deleted configuration is not removed. The message says what it waits for.
 	ConditionDrained = "Drained"
 	// ConditionNamesAccepted is False if an initializer of a configuration has no effect, because an earlier
 	// configuration registers its name.
 	ConditionNamesAccepted = "NamesAccepted"
-	// ConditionServed of an initializer is True while a program reports that it serves the initializer, False if
-	// the last report is too old, and Unknown before the first one.
+	// ConditionServed is True while a program reports that it serves the initializer, False if the last report is
+	// too old, and Unknown before the first one. Each initializer in the status has it.
 	ConditionServed = "Served"
 )
 
@@ -260,7 +261,7 @@ type NamespaceInitializerConfigurationStatus struct {
 	// +optional
 	PendingNamespaces int32 `json:"pendingNamespaces,omitempty" protobuf:"varint,3,opt,name=pendingNamespaces"`
 
-	// initializers shows of each initializer whether a program serves it.
+	// initializers shows whether a program serves each of the initializers.
 	// +optional
 	// +patchMergeKey=name
 	// +patchStrategy=merge
@@ -292,7 +293,9 @@ type RegisteredInitializerStatus struct {
 	// +optional
 	Reporter string `json:"reporter,omitempty" protobuf:"bytes,3,opt,name=reporter"`
 
-	// conditions are Served.
+	// conditions has the condition Served: True while a program reports that it serves
+	// the initializer, False if the last report is too old, and Unknown before the
+	// first one.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge

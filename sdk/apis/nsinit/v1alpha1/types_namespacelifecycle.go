@@ -64,7 +64,7 @@ type NamespaceLifecycleSpec struct {
 	// +k8s:optional
 	Plan []PlannedInitializer `json:"plan,omitempty" protobuf:"bytes,2,rep,name=plan"`
 
-	// initializers tracks the initialization. If nil, the namespace is completely
+	// initializers tracks the initialization. Absent: the namespace is completely
 	// initialized, and that is final. Otherwise, no tenant can write into the
 	// namespace. Only the initialize subresource changes it: each initializer removes
 	// itself when its work is done.
@@ -102,14 +102,14 @@ type PlannedInitializer struct {
 	Configuration *ConfigurationReference `json:"configuration,omitempty" protobuf:"bytes,2,opt,name=configuration"`
 }
 
-// ConfigurationReference points to one incarnation of a
-// NamespaceInitializerConfiguration.
+// ConfigurationReference points to a NamespaceInitializerConfiguration.
 type ConfigurationReference struct {
 	// name is the name of the configuration.
 	// +required
 	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
 
-	// uid is the UID of the configuration.
+	// uid is the UID of the configuration. A later configuration of the same name has
+	// another one.
 	// +optional
 	UID types.UID `json:"uid,omitempty" protobuf:"bytes,2,opt,name=uid,casttype=k8s.io/apimachinery/pkg/types.UID"`
 }
@@ -118,8 +118,8 @@ type ConfigurationReference struct {
 type NamespaceInitializers struct {
 	// pending lists the initializers that have not finished, in the order of the
 	// plan. Those for which no predecessor is pending act at the same time, and each
-	// removes itself when it is done. When the last one is removed, and no failing result is set, the initializers
-	// struct becomes nil and the namespace opens.
+	// removes itself when it is done. When the last one is removed, and no failing
+	// result is set, spec.initializers is removed and the namespace opens.
 	// +optional
 	// +patchMergeKey=name
 	// +patchStrategy=merge
@@ -156,10 +156,12 @@ type NamespaceInitializer struct {
 // removed.
 type FinalizerName string
 
-// FinalizerKubernetes is the finalizer that nsinit itself removes: from a
-// NamespaceLifecycle when the content of its namespace is deleted, from a
-// configuration when no namespace waits for it.
-const FinalizerKubernetes FinalizerName = "kubernetes"
+const (
+	// FinalizerKubernetes is the finalizer that nsinit itself removes: from a
+	// NamespaceLifecycle when the content of its namespace is deleted, from a
+	// configuration when no namespace waits for it.
+	FinalizerKubernetes FinalizerName = "kubernetes"
+)
 
 // NamespaceLifecycleStatus is the progress of a namespace.
 type NamespaceLifecycleStatus struct {
@@ -185,9 +187,10 @@ type NamespaceLifecycleStatus struct {
 	// +listMapKey=name
 	Initializers []InitializerStatus `json:"initializers,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,3,rep,name=initializers"`
 
-	// conditions are Initializing, Ready, Stalled once a turn or a cleanup lasts longer than
-	// usual or the initialization failed, OpenedByHand once a user opened the namespace, and PlanDegraded if the
-	// plan differs from what the configurations say.
+	// conditions are Initializing and Ready, Stalled once a turn or a cleanup lasts
+	// longer than usual or the initialization failed, OpenedByHand once a user opened
+	// the namespace, and PlanDegraded if the plan differs from what the configurations
+	// say.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -242,11 +245,12 @@ const (
 )
 
 const (
-	// ReasonPending: initializers are pending.
+	// ReasonPending: the namespace waits for the initializers in the message.
 	ReasonPending = "InitializersPending"
 	// ReasonInitialized: every initializer is done.
 	ReasonInitialized = "Initialized"
-	// ReasonAdopted: the namespace was open before nsinit knew it.
+	// ReasonAdopted: the namespace was already open when nsinit adopted it. It is older than nsinit, or exempt by its
+	// creator.
 	ReasonAdopted = "Adopted"
 	// ReasonExpressionFailed: an expression of a configuration failed, and counted as true.
 	ReasonExpressionFailed = "ExpressionFailed"
@@ -258,24 +262,25 @@ const (
 	ReasonObjectsMissing = "ObjectsMissing"
 	// ReasonFailed: an initializer set a failing result.
 	ReasonFailed = "InitializationFailed"
-	// ReasonOpenedByHand: a user removed the label of the namespace before its
-	// initializers were done.
+	// ReasonOpenedByHand: a user removed the label LabelInitializing of the namespace
+	// before its initializers were done.
 	ReasonOpenedByHand = "OpenedByHand"
-	// ReasonLabelRemoved: the label of the namespace was removed by a user.
+	// ReasonLabelRemoved: a user removed the label LabelInitializing of the namespace. It is
+	// the reason of OpenedByHand.
 	ReasonLabelRemoved = "LabelRemoved"
 	// ReasonTerminating: the namespace is being deleted.
 	ReasonTerminating = "Terminating"
 	// ReasonFormerIncarnation: the NamespaceLifecycle of a deleted namespace of
 	// the same name still exists.
 	ReasonFormerIncarnation = "FormerIncarnation"
-	// ReasonNoLifecycle: nsinit could not create the namespace's NamespaceLifecycle
-	// yet, or cannot read it.
+	// ReasonNoLifecycle: the NamespaceLifecycle of the namespace could not be created
+	// yet, or cannot be read.
 	ReasonNoLifecycle = "LifecycleNotCreated"
-	// ReasonNotObserved: nsinit has not read a new object yet.
+	// ReasonNotObserved: the object is new, and nsinit has not read it yet.
 	ReasonNotObserved = "NotObserved"
 	// ReasonTurnTooLong: an initializer has had its turn for longer than usual.
 	ReasonTurnTooLong = "TurnTooLong"
-	// ReasonCleanupTooLong: a participant has not cleaned up after the deleted namespace for longer than usual.
+	// ReasonCleanupTooLong: the cleanup of a participant after the deletion lasts longer than usual.
 	ReasonCleanupTooLong = "CleanupTooLong"
 	// ReasonTurnEnded: no initializer or participant is stalled any more.
 	ReasonTurnEnded = "TurnEnded"
@@ -314,9 +319,9 @@ type InitializerStatus struct {
 	// +k8s:opaqueType
 	Deadline *metav1.MicroTime `json:"deadline,omitempty" protobuf:"bytes,5,opt,name=deadline"`
 
-	// message is what the initializer last reported. An initializer writes it
-	// through the status subresource without losing its turn. So does a participant
-	// that cleans up: each of them is asked at metadata.deletionTimestamp.
+	// message is what the initializer last reported, at most 4096 bytes. An initializer
+	// writes it through the status subresource without losing its turn. A participant
+	// that cleans up writes it, too: its cleanup begins at metadata.deletionTimestamp.
 	// +optional
 	Message string `json:"message,omitempty" protobuf:"bytes,6,opt,name=message"`
 

@@ -24,8 +24,8 @@ import (
 type NamespacePopulation struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
-	// metadata is the standard object metadata. If two populations have a manifest
-	// of the same object, that of the later name counts.
+	// metadata is the standard object metadata. The name is a DNS label. If two
+	// populations have a manifest of the same object, that of the later name counts.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	// +optional
 	// +k8s:opaqueType
@@ -35,7 +35,7 @@ type NamespacePopulation struct {
 	// +optional
 	Spec NamespacePopulationSpec `json:"spec,omitempty" protobuf:"bytes,2,opt,name=spec"`
 
-	// status is the result.
+	// status is what policy-population applied, and what it could not apply.
 	// +optional
 	// +k8s:opaqueType
 	Status NamespacePopulationStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
@@ -48,7 +48,8 @@ type NamespacePopulationSpec struct {
 	// +k8s:opaqueType
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty" protobuf:"bytes,1,opt,name=namespaceSelector"`
 
-	// manifests are applied at the same time. What fails is tried again, in this
+	// manifests are the objects that the namespaces get: at most 128, with 1 MiB in
+	// total. They are applied at the same time. What fails is tried again, in this
 	// order, because an object can need an earlier one.
 	// +optional
 	// +patchMergeKey=name
@@ -73,8 +74,8 @@ type NamespacePopulationSpec struct {
 	// Report, the default: status.rollout reports what Apply would do. Apply: a few
 	// namespaces at a time get the objects that they do not have and the changes of
 	// manifests that have Repair, and lose the objects of removed manifests. With
-	// both, the drift of objects that were rolled out is repaired. Apply creates no
-	// object over one of another client.
+	// both, the drift of objects that were rolled out is repaired. Apply does not
+	// replace an object of another client.
 	// +optional
 	// +k8s:optional
 	Rollout PopulationRolloutType `json:"rollout,omitempty" protobuf:"bytes,4,opt,name=rollout,casttype=PopulationRolloutType"`
@@ -100,7 +101,7 @@ type PopulationNamespaceMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty" protobuf:"bytes,2,rep,name=annotations"`
 
 	// driftPolicy is what happens after the namespace opens. Ignore, the default:
-	// who may update the namespace can change them. Repair: they follow the
+	// users who may update the namespace can change them. Repair: they follow the
 	// population.
 	// +optional
 	// +k8s:optional
@@ -125,7 +126,7 @@ const (
 type PopulationRolloutType string
 
 const (
-	// RolloutReport reports what RolloutApply would do.
+	// RolloutReport reports what Apply would do.
 	RolloutReport PopulationRolloutType = "Report"
 	// RolloutApply gives a few namespaces at a time what changed in the manifests.
 	RolloutApply PopulationRolloutType = "Apply"
@@ -216,9 +217,8 @@ type NamespacePopulationStatus struct {
 	// manifest could be applied to a new namespace: the cluster knows its kind, and
 	// policy-population has the permission to apply it. Otherwise, the message
 	// says what is missing. With scope All, RolledOut is True if every selected
-	// namespace that exists has received every object. Otherwise, its reason is
-	// Reporting, Reported, Progressing, Paused, Incomplete, ExemptionsUnknown,
-	// NamespacesUnknown or InvalidManifest, and the message says what to do.
+	// namespace that exists has received every object. Otherwise, its reason and
+	// message say what is missing, and what to do.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -329,22 +329,21 @@ type PopulationManifestStatus struct {
 	// failed is the number of namespaces in which it could not be applied.
 	Failed int32 `json:"failed" protobuf:"varint,3,opt,name=failed"`
 
-	// message is the error in that namespace.
+	// message is the error in the first namespace in which it failed.
 	// +optional
 	Message string `json:"message,omitempty" protobuf:"bytes,4,opt,name=message"`
 
-	// namespace is the first, by name, in which it failed.
+	// namespace is the first namespace, by name, in which it failed.
 	// +optional
 	Namespace string `json:"namespace,omitempty" protobuf:"bytes,5,opt,name=namespace"`
 }
 
-// ConditionApplied is the condition of a NamespacePopulation, and of a
-// PopulatedNamespace, that says whether every manifest could be applied.
+// ConditionApplied is True if every manifest could be applied. NamespacePopulations
+// and PopulatedNamespaces have it.
 const ConditionApplied = "Applied"
 
-// ConditionRolledOut is the condition of a NamespacePopulation with scope All that
-// says whether every selected namespace that exists has received every object. Its
-// reasons follow.
+// ConditionRolledOut is True if every selected namespace that exists has received every
+// object. NamespacePopulations with scope All have it.
 const ConditionRolledOut = "RolledOut"
 
 const (
@@ -354,18 +353,20 @@ const (
 	ReasonRolloutReported = "Reported"
 	// ReasonRolloutProgressing: the rollout has not reached every namespace yet.
 	ReasonRolloutProgressing = "Progressing"
-	// ReasonRolloutPaused: objects were refused in several namespaces. The rollout waits
-	// until they can be applied.
+	// ReasonRolloutPaused: three namespaces refused objects, and so did a dry run in another one. The
+	// rollout reaches no other namespace. Fix what the message says.
 	ReasonRolloutPaused = "Paused"
-	// ReasonRolloutIncomplete: the rollout has reached every namespace, and some did not
-	// get every object.
+	// ReasonRolloutIncomplete: the rollout has reached every namespace. Some did not receive every
+	// object, or an object cannot be repaired.
 	ReasonRolloutIncomplete = "Incomplete"
-	// ReasonRolloutComplete: every namespace has received every object.
+	// ReasonRolloutComplete: every namespace has received every object. Tenants may since have changed or
+	// deleted those with Ignore.
 	ReasonRolloutComplete = "Complete"
-	// ReasonRolloutExemptionsUnknown: the list of exemptions cannot be read, so no namespace
-	// is changed.
+	// ReasonRolloutExemptionsUnknown: the list of exemptions cannot be read, so no namespace is
+	// changed. Apply artifacts/deploy again.
 	ReasonRolloutExemptionsUnknown = "ExemptionsUnknown"
-	// ReasonRolloutNamespacesUnknown: the namespaces cannot be listed, so none is changed.
+	// ReasonRolloutNamespacesUnknown: the namespaces cannot be listed, so none is changed. Apply
+	// artifacts/deploy again.
 	ReasonRolloutNamespacesUnknown = "NamespacesUnknown"
 )
 

@@ -50,8 +50,8 @@ type PopulatedNamespaceSpec struct {
 
 // PopulatedNamespaceStatus is what was applied.
 type PopulatedNamespaceStatus struct {
-	// conditions: Applied is True if every object matches its manifest, or did when
-	// the namespace opened. Ready is True if, in addition, every object was ready when
+	// conditions are Applied and Ready. Applied is True if every object matches its
+	// manifest, or did when the namespace opened. Ready is True if, in addition, every object was ready when
 	// the namespace opened, and Unknown before Applied is set.
 	// +optional
 	// +patchMergeKey=type

@@ -15,12 +15,12 @@ import (
 // ConfigurationReferenceApplyConfiguration represents a declarative configuration of the ConfigurationReference type for use
 // with apply.
 //
-// ConfigurationReference points to one incarnation of a
-// NamespaceInitializerConfiguration.
+// ConfigurationReference points to a NamespaceInitializerConfiguration.
 type ConfigurationReferenceApplyConfiguration struct {
 	// name is the name of the configuration.
 	Name *string `json:"name,omitempty"`
-	// uid is the UID of the configuration.
+	// uid is the UID of the configuration. A later configuration of the same name has
+	// another one.
 	UID *types.UID `json:"uid,omitempty"`
 }
 

@@ -13,8 +13,8 @@ package v1alpha1
 //
 // InitializerOrdering decides which initializers act before another one.
 type InitializerOrderingApplyConfiguration struct {
-	// after names the initializers that must be done or skipped before this one acts.
-	// Names that are not in the plan of a namespace have no effect there.
+	// after names the initializers that must be done or skipped before this one acts,
+	// at most 64. Names that are not in the plan of a namespace have no effect there.
 	After []string `json:"after,omitempty"`
 }
 

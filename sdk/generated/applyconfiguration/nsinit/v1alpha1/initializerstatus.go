@@ -30,9 +30,9 @@ type InitializerStatusApplyConfiguration struct {
 	// deadline is when the failurePolicy takes effect. It is informative: the plan
 	// and the clock of the server decide.
 	Deadline *v1.MicroTime `json:"deadline,omitempty"`
-	// message is what the initializer last reported. An initializer writes it
-	// through the status subresource without losing its turn. So does a participant
-	// that cleans up: each of them is asked at metadata.deletionTimestamp.
+	// message is what the initializer last reported, at most 4096 bytes. An initializer
+	// writes it through the status subresource without losing its turn. A participant
+	// that cleans up writes it, too: its cleanup begins at metadata.deletionTimestamp.
 	Message *string `json:"message,omitempty"`
 	// lastActor is the user that last changed this entry.
 	LastActor *string `json:"lastActor,omitempty"`

@@ -31,9 +31,9 @@ type NamespaceInitializerConfigurationApplyConfiguration struct {
 	// which configurations are merged.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// initializers lists the initializers that act on new namespaces. Where
-	// ordering does not say otherwise, they act in this order. A name that an earlier
-	// configuration registers for all namespaces is ignored here. The condition
+	// initializers lists the initializers that act on new namespaces, at most 64.
+	// Where ordering does not say otherwise, they act in this order. A name that an
+	// earlier configuration registers for all namespaces is ignored here. The condition
 	// NamesAccepted reports it.
 	Initializers []RegisteredInitializerApplyConfiguration `json:"initializers,omitempty"`
 	// spec holds the finalizers of this configuration.

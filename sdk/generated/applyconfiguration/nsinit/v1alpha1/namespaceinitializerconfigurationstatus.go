@@ -29,7 +29,7 @@ type NamespaceInitializerConfigurationStatusApplyConfiguration struct {
 	// pendingNamespaces is the number of namespaces that wait for an
 	// initializer of this configuration.
 	PendingNamespaces *int32 `json:"pendingNamespaces,omitempty"`
-	// initializers shows of each initializer whether a program serves it.
+	// initializers shows whether a program serves each of the initializers.
 	Initializers []RegisteredInitializerStatusApplyConfiguration `json:"initializers,omitempty"`
 	// observedGeneration is the generation that the conditions NamesAccepted and Ready
 	// describe. It is absent until nsinit-controller-manager has read the configuration.

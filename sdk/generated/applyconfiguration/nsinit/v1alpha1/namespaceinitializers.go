@@ -19,8 +19,8 @@ import (
 type NamespaceInitializersApplyConfiguration struct {
 	// pending lists the initializers that have not finished, in the order of the
 	// plan. Those for which no predecessor is pending act at the same time, and each
-	// removes itself when it is done. When the last one is removed, and no failing result is set, the initializers
-	// struct becomes nil and the namespace opens.
+	// removes itself when it is done. When the last one is removed, and no failing
+	// result is set, spec.initializers is removed and the namespace opens.
 	Pending []NamespaceInitializerApplyConfiguration `json:"pending,omitempty"`
 	// result with status Failure ends the initialization: the failure is reported,
 	// and then the namespace is deleted. Only an initializer that has its turn can set

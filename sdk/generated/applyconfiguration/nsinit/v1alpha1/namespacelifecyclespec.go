@@ -26,7 +26,7 @@ type NamespaceLifecycleSpecApplyConfiguration struct {
 	// created, each with its policies. It never changes, so later changes of
 	// configurations do not affect this namespace.
 	Plan []PlannedInitializerApplyConfiguration `json:"plan,omitempty"`
-	// initializers tracks the initialization. If nil, the namespace is completely
+	// initializers tracks the initialization. Absent: the namespace is completely
 	// initialized, and that is final. Otherwise, no tenant can write into the
 	// namespace. Only the initialize subresource changes it: each initializer removes
 	// itself when its work is done.

@@ -29,9 +29,10 @@ type NamespaceLifecycleStatusApplyConfiguration struct {
 	// initializers shows the progress of each initializer of the plan, and what it
 	// last reported.
 	Initializers []InitializerStatusApplyConfiguration `json:"initializers,omitempty"`
-	// conditions are Initializing, Ready, Stalled once a turn or a cleanup lasts longer than
-	// usual or the initialization failed, OpenedByHand once a user opened the namespace, and PlanDegraded if the
-	// plan differs from what the configurations say.
+	// conditions are Initializing and Ready, Stalled once a turn or a cleanup lasts
+	// longer than usual or the initialization failed, OpenedByHand once a user opened
+	// the namespace, and PlanDegraded if the plan differs from what the configurations
+	// say.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -27,13 +27,13 @@ import (
 // describes in its first user story.
 type NamespacePopulationApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
-	// metadata is the standard object metadata. If two populations have a manifest
-	// of the same object, that of the later name counts.
+	// metadata is the standard object metadata. The name is a DNS label. If two
+	// populations have a manifest of the same object, that of the later name counts.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec holds the manifests and selects the namespaces.
 	Spec *NamespacePopulationSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is the result.
+	// status is what policy-population applied, and what it could not apply.
 	Status *NamespacePopulationStatusApplyConfiguration `json:"status,omitempty"`
 }
 

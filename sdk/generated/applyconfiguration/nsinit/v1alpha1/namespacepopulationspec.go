@@ -20,7 +20,8 @@ import (
 type NamespacePopulationSpecApplyConfiguration struct {
 	// namespaceSelector selects namespaces by their labels. Absent: all of them.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
-	// manifests are applied at the same time. What fails is tried again, in this
+	// manifests are the objects that the namespaces get: at most 128, with 1 MiB in
+	// total. They are applied at the same time. What fails is tried again, in this
 	// order, because an object can need an earlier one.
 	Manifests []PopulationManifestApplyConfiguration `json:"manifests,omitempty"`
 	// scope says which of the selected namespaces get the manifests. New, the
@@ -32,8 +33,8 @@ type NamespacePopulationSpecApplyConfiguration struct {
 	// Report, the default: status.rollout reports what Apply would do. Apply: a few
 	// namespaces at a time get the objects that they do not have and the changes of
 	// manifests that have Repair, and lose the objects of removed manifests. With
-	// both, the drift of objects that were rolled out is repaired. Apply creates no
-	// object over one of another client.
+	// both, the drift of objects that were rolled out is repaired. Apply does not
+	// replace an object of another client.
 	Rollout *nsinitv1alpha1.PopulationRolloutType `json:"rollout,omitempty"`
 	// namespaceMetadata is what the namespaces get themselves: labels and
 	// annotations. In a new namespace, they replace those that its creator set.

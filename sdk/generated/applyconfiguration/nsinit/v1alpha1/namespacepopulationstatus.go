@@ -26,9 +26,8 @@ type NamespacePopulationStatusApplyConfiguration struct {
 	// manifest could be applied to a new namespace: the cluster knows its kind, and
 	// policy-population has the permission to apply it. Otherwise, the message
 	// says what is missing. With scope All, RolledOut is True if every selected
-	// namespace that exists has received every object. Otherwise, its reason is
-	// Reporting, Reported, Progressing, Paused, Incomplete, ExemptionsUnknown,
-	// NamespacesUnknown or InvalidManifest, and the message says what to do.
+	// namespace that exists has received every object. Otherwise, its reason and
+	// message say what is missing, and what to do.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// namespaces is the number of namespaces that have objects of the population.
 	Namespaces *int32 `json:"namespaces,omitempty"`

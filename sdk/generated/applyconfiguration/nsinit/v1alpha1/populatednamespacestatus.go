@@ -17,8 +17,8 @@ import (
 //
 // PopulatedNamespaceStatus is what was applied.
 type PopulatedNamespaceStatusApplyConfiguration struct {
-	// conditions: Applied is True if every object matches its manifest, or did when
-	// the namespace opened. Ready is True if, in addition, every object was ready when
+	// conditions are Applied and Ready. Applied is True if every object matches its
+	// manifest, or did when the namespace opened. Ready is True if, in addition, every object was ready when
 	// the namespace opened, and Unknown before Applied is set.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// objects are those that were applied, or should be, in the order in which

@@ -19,9 +19,9 @@ type PopulationManifestStatusApplyConfiguration struct {
 	Applied *int32 `json:"applied,omitempty"`
 	// failed is the number of namespaces in which it could not be applied.
 	Failed *int32 `json:"failed,omitempty"`
-	// message is the error in that namespace.
+	// message is the error in the first namespace in which it failed.
 	Message *string `json:"message,omitempty"`
-	// namespace is the first, by name, in which it failed.
+	// namespace is the first namespace, by name, in which it failed.
 	Namespace *string `json:"namespace,omitempty"`
 }
 

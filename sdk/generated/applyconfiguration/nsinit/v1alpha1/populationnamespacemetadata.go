@@ -25,7 +25,7 @@ type PopulationNamespaceMetadataApplyConfiguration struct {
 	// annotations are annotations that namespaces get, at most 64.
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// driftPolicy is what happens after the namespace opens. Ignore, the default:
-	// who may update the namespace can change them. Repair: they follow the
+	// users who may update the namespace can change them. Repair: they follow the
 	// population.
 	DriftPolicy *nsinitv1alpha1.DriftPolicyType `json:"driftPolicy,omitempty"`
 }

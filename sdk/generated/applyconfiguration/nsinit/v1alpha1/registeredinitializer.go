@@ -29,16 +29,16 @@ type RegisteredInitializerApplyConfiguration struct {
 	// initialization fails, and the namespace is deleted.
 	FailurePolicy *nsinitv1alpha1.FailurePolicyType `json:"failurePolicy,omitempty"`
 	// timeoutSeconds is the deadline, in seconds from the start of the turn of
-	// the initializer. It can be set only with a failurePolicy, and is 5 by
-	// default.
+	// the initializer: at least 1. It can be set only with a failurePolicy, and is then
+	// 5 by default.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
-	// finalizer makes this participant act when the namespace is deleted, too:
-	// its name is added to spec.finalizers of the NamespaceLifecycle, and the
+	// finalizer: true makes this participant act again when the namespace is deleted.
+	// Its name is added to spec.finalizers of the NamespaceLifecycle, and the
 	// namespace is not removed before the participant has removed its name.
 	Finalizer *bool `json:"finalizer,omitempty"`
 	// matchConditions select namespaces: the initializer is in the plan of a
-	// namespace only if every expression yields true. They are evaluated once, when
-	// the plan is made. An expression that fails then counts as true, and the
+	// namespace only if every expression yields true. There can be at most 16. They
+	// are evaluated once, when the plan is made. An expression that fails then counts as true, and the
 	// condition PlanDegraded of the NamespaceLifecycle reports it.
 	MatchConditions []MatchConditionApplyConfiguration `json:"matchConditions,omitempty"`
 	// namespaceSelector selects namespaces by the labels that they have when the
@@ -46,9 +46,8 @@ type RegisteredInitializerApplyConfiguration struct {
 	// chooses its labels, so use matchConditions on the name or the creator where
 	// users must not decide.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
-	// ordering decides which initializers act before this one. Absent: all that
-	// come before it in the plan. An empty ordering: none, it acts
-	// immediately.
+	// ordering decides which initializers act before this one. Absent: all that come
+	// before it in the plan. An empty ordering: none, so it acts immediately.
 	Ordering *InitializerOrderingApplyConfiguration `json:"ordering,omitempty"`
 	// activation decides when new namespaces begin to wait for the initializer.
 	// Absent or Always: as soon as it is registered. WhenServed: once a program has

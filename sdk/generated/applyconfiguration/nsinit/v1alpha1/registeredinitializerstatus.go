@@ -27,7 +27,9 @@ type RegisteredInitializerStatusApplyConfiguration struct {
 	ReportTime *v1.MicroTime `json:"reportTime,omitempty"`
 	// reporter is the user that last reported. The server sets it.
 	Reporter *string `json:"reporter,omitempty"`
-	// conditions are Served.
+	// conditions has the condition Served: True while a program reports that it serves
+	// the initializer, False if the last report is too old, and Unknown before the
+	// first one.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

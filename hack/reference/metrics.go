@@ -4,7 +4,6 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Command metrics-docs prints docs/metrics.md from the metrics that nsinit's programs register.
 package main
 
 import (
@@ -12,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,9 +32,9 @@ import (
 	"github.com/nsinit/nsinit/sdk/initializer"
 )
 
-const header = `# Metrics
+const metricsHeader = `# Metrics
 
-<!-- Written by hack/metrics-docs from what the programs register: change the help texts there and run make generate. -->
+<!-- Written by hack/reference from what the programs register: change the help texts there and run make generate. -->
 
 The metrics of nsinit itself. They are ALPHA: names may change. Each program also has the metrics of Kubernetes' libraries: requests,
 latencies and priority and fairness of API servers, work queues, leader election, the Go runtime and the process.
@@ -105,14 +103,8 @@ func kindOf(m prometheus.Collector) string {
 	return "gauge"
 }
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintf(os.Stderr, "cannot print the metrics: %v\n", err)
-		os.Exit(1)
-	}
-}
-
-func run() error {
+// metricsPage returns the page of the metrics that nsinit's programs register.
+func metricsPage() (string, error) {
 	server, manager, sdk := newRegistry(), newRegistry(), newRegistry()
 	_, readerErr := admission.NewReader(nil, nil, clock.RealClock{}, server.Register)
 	_, err := initializer.New(initializer.Options{
@@ -128,18 +120,19 @@ func run() error {
 		manager.CustomRegister(lifecycle.NewCollector(nil, nil, nil)),
 		manager.CustomRegister(configuration.NewCollector(nil)),
 	); err != nil {
-		return err
+		return "", err
 	}
-	fmt.Print(header)
+	var page strings.Builder
+	page.WriteString(metricsHeader)
 	for _, program := range []struct {
 		title string
 		*registry
 	}{{"nsinit-apiserver", server}, {"nsinit-controller-manager", manager}, {"Initializers on the SDK", sdk}} {
-		fmt.Printf("\n## %s\n\n| metric | type | labels | |\n| --- | --- | --- | --- |\n", program.title)
+		fmt.Fprintf(&page, "\n## %s\n\n| metric | type | labels | |\n| --- | --- | --- | --- |\n", program.title)
 		slices.SortFunc(program.found, func(a, b metric) int { return cmp.Compare(a.name, b.name) })
 		for _, m := range program.found {
-			fmt.Printf("| `%s` | %s | %s | %s |\n", m.name, m.kind, m.labels, m.help)
+			fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", m.name, m.kind, m.labels, m.help)
 		}
 	}
-	return nil
+	return page.String(), nil
 }
