@@ -9,23 +9,12 @@ package docs
 import (
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
-
-// read returns a file below the root of the repository.
-func read(t *testing.T, path ...string) string {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(append([]string{root}, path...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
-}
 
 // all returns what the group of a regular expression matches in a text, at least once.
 func all(t *testing.T, text, expression string) []string {
@@ -42,7 +31,7 @@ func all(t *testing.T, text, expression string) []string {
 
 // TestFigures: the README repeats what performance.md and reliability.md say, and the versions of other projects are the pinned ones.
 func TestFigures(t *testing.T) {
-	readme, performance, reliability := read(t, "README.md"), read(t, "docs", "performance.md"), read(t, "docs", "reliability.md")
+	readme, performance, reliability := read(t, root, "README.md"), read(t, root, "docs", "performance.md"), read(t, root, "docs", "reliability.md")
 	number := strings.NewReplacer(",", "")
 	for what, pair := range map[string][2][]string{
 		"injections": {all(t, number.Replace(readme), `injected (\d+) faults`), all(t, reliability, `^\| \*\*all\*\* \| (\d+) \|`)},
@@ -68,7 +57,7 @@ func TestFigures(t *testing.T) {
 			t.Errorf("the README says %s ms and %s early writes of %s, and performance.md %q", cpu, early, project, measured)
 		}
 		if folder := strings.ToLower(project); project != "nsinit" {
-			pinned := all(t, read(t, "test", "perf", "alternatives", folder, "go.mod"), `(?:kyverno/kyverno|projectcapsule/capsule|hierarchical-namespaces) v(\S+)`)[0]
+			pinned := all(t, read(t, root, "test", "perf", "alternatives", folder, "go.mod"), `(?:kyverno/kyverno|projectcapsule/capsule|hierarchical-namespaces) v(\S+)`)[0]
 			shown := all(t, performance, `^\| \[`+project+`\]\S+ \| (\S+) \|`)[0]
 			if version != pinned || shown != pinned {
 				t.Errorf("%s is pinned at %s; the README says %s, and performance.md %s", project, pinned, version, shown)
@@ -77,26 +66,6 @@ func TestFigures(t *testing.T) {
 	}
 	if rows := all(t, readme, `^\| (\S+)[^|]* \| [^|]* \| \d+ ms \|$`); len(rows) != 4 {
 		t.Errorf("the README compares %s", rows)
-	}
-}
-
-// TestVersions: the documents name the versions of Kubernetes for which hack/dev/kubernetes has a folder.
-func TestVersions(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(root, "hack", "dev", "kubernetes", "v*", "go.mod"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d versions: %v", len(files), err)
-	}
-	var tested []string
-	for _, file := range files {
-		tested = append(tested, all(t, read(t, strings.TrimPrefix(file, root)), `k8s\.io/kubernetes v([\d.]+)`)[0])
-	}
-	slices.Sort(tested)
-	version := regexp.MustCompile(`\d\.\d+\.\d+`)
-	readme := version.FindAllString(all(t, read(t, "README.md"), `tested with (.*)$`)[0], -1)
-	install := version.FindAllString(strings.Join(all(t, read(t, "docs", "install.md"), `^(\| 1\.\d+ \| .*)$`), " "), -1)
-	slices.Sort(install)
-	if !slices.Equal(readme, tested) || !slices.Equal(install, tested) {
-		t.Errorf("hack/dev/kubernetes has %s; the README says %s, and install.md %s", tested, readme, install)
 	}
 }
 
@@ -111,11 +80,11 @@ func TestNamedTests(t *testing.T) {
 		case entry.IsDir() && (entry.Name() == "_output" || entry.Name() == ".git"):
 			return fs.SkipDir
 		case strings.HasSuffix(path, "_test.go"):
-			for _, match := range declared.FindAllStringSubmatch(read(t, strings.TrimPrefix(path, root)), -1) {
+			for _, match := range declared.FindAllStringSubmatch(read(t, path), -1) {
 				exist[match[1]] = true
 			}
 		case strings.HasSuffix(path, ".md"):
-			for _, name := range mention.FindAllString(read(t, strings.TrimPrefix(path, root)), -1) {
+			for _, name := range mention.FindAllString(read(t, path), -1) {
 				named[name] = path
 			}
 		}

@@ -16,9 +16,9 @@ import (
 	"testing"
 )
 
-func read(t *testing.T, path string) string {
+func read(t *testing.T, path ...string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(filepath.Join(path...))
 	if err != nil {
 		t.Fatal(err)
 	}

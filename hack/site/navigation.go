@@ -42,7 +42,7 @@ func (s *site) navigate() error {
 			current := &s.Navigation[len(s.Navigation)-1]
 			p.Group = current.Title
 			current.Pages = append(current.Pages, p)
-			order = append(append(order, p), s.folder(p)...)
+			order = append(append(order, p), s.listed(p)...)
 		}
 	}
 	for i, p := range order {
@@ -62,8 +62,8 @@ func (s *site) navigate() error {
 	return errors.Join(errs...)
 }
 
-// folder returns the pages that the README.md of a folder below docs lists, and adds them to its group.
-func (s *site) folder(readme *page) []*page {
+// listed returns the pages that the README.md of a folder below docs lists, and adds them to its group.
+func (s *site) listed(readme *page) []*page {
 	dir := path.Dir(readme.Source)
 	if path.Base(readme.Source) != "README.md" || !strings.HasPrefix(dir, "docs/") {
 		return nil

@@ -122,7 +122,7 @@ func TestPages(t *testing.T) {
 			`<h2 id="a-heading">`, `<a rel="prev" href="../docs/second.html">`, `<a rel="next" href="../hooks/one/index.html">`,
 			`<a href="../docs/first.html" aria-current="page">First</a>`,
 		},
-		"docs/folder/leaf.html": {`<p class="where">Others</p>`, `<a href="../../docs/folder/index.html" aria-current="true">Folder</a>`, `<a rel="prev" href="../../docs/folder/index.html">`},
+		"docs/folder/leaf.html": {`<p class="where">Others · development version</p>`, `<a href="../../docs/folder/index.html" aria-current="true">Folder</a>`, `<a rel="prev" href="../../docs/folder/index.html">`},
 		"docs/second.html":      {`Flags such as --keep stay.`, `href="#deep"`, `<span class="nt">a</span>`},
 	} {
 		text := read(t, output, file)
@@ -143,7 +143,7 @@ func TestPages(t *testing.T) {
 
 // TestVersions: each release has a folder, and each page a menu of the versions. A defect of a release is no error.
 func TestVersions(t *testing.T) {
-	root, files := repositoryWith(t, map[string]string{"hooks/one/README.md": "", "docs/README.md": "# Documents\n\n## All\n\n[a](first.md) [b](second.md)\n"})
+	root, files := repositoryWith(t, map[string]string{"hooks/one/README.md": "", "docs/README.md": "# Documents\n\n## All\n\n[a](first.md) [b](second.md) [c](folder/README.md)\n"})
 	current, err := readSite(development, root, files)
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestReleases(t *testing.T) {
 	var names []string
 	for _, s := range versions {
 		names = append(names, s.Version)
-		if len(s.pages) != 5 {
+		if len(s.pages) != 7 {
 			t.Errorf("%s has %d pages", s.Version, len(s.pages))
 		}
 	}
