@@ -120,8 +120,8 @@ func (i *Index) onGrants(subjects, namespaces []string, everywhere bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now, concerned := i.clock.Now(), sets.Set[*view]{}
-	for _, subject := range subjects {
-		concerned = concerned.Union(i.bySubject[subject])
+	for subject := range sets.New(subjects...) { // a binding can repeat them
+		maps.Copy(concerned, i.bySubject[subject])
 	}
 	for v := range concerned {
 		for _, name := range namespaces {

@@ -688,6 +688,23 @@ func TestManyWatches(t *testing.T) {
 	})
 }
 
+// TestRepeatedSubject: a binding that repeats a subject costs as much as one that does not.
+func TestRepeatedSubject(t *testing.T) {
+	const views, times, perView = 200, 5000, 10
+	core := fake.NewClientset()
+	index, err := NewIndex(core, informers.NewSharedInformerFactory(core, 0).Core().V1().Namespaces().Informer(), nil, clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range views {
+		index.newView(&user.DefaultInfo{Name: fmt.Sprint(n), Groups: []string{"team"}})
+	}
+	subjects := slices.Repeat([]string{groupKey("team")}, times)
+	if got := testing.AllocsPerRun(1, func() { index.onGrants(subjects, []string{"shop"}, false) }); got > perView*views {
+		t.Errorf("%v allocations for %d views", got, views)
+	}
+}
+
 // TestWatchInitialized: an open watch is not one of the requests that the server handles at the same time. Otherwise some hundred watches
 // would use up what it allows.
 func TestWatchInitialized(t *testing.T) {
