@@ -72,6 +72,8 @@ type Index struct {
 	// An event concerns few views: those that ask about a namespace, those of a subject, and those that see all namespaces.
 	byName, bySubject relation
 	everything        sets.Set[*view]
+	// granted is when a binding last changed.
+	granted time.Time
 }
 
 // NewIndex returns an index, which Run completes, of the namespaces of an informer. The authorizer must not cache its answers.
@@ -120,6 +122,7 @@ func (i *Index) onGrants(subjects, namespaces []string, everywhere bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now, concerned := i.clock.Now(), sets.Set[*view]{}
+	i.granted = now
 	for subject := range sets.New(subjects...) { // a binding can repeat them
 		maps.Copy(concerned, i.bySubject[subject])
 	}
@@ -187,9 +190,10 @@ func (i *Index) newView(u user.Info) *view {
 	if entries > maxEntries {
 		i.removeUnused(0)
 	}
-	lists, gets := &decision{}, &decision{}
+	stale := i.granted // an answer to a new view may be older than the change, too
+	lists, gets := &decision{stale: stale}, &decision{stale: stale}
 	v := &view{user: u, subjects: subjectsOfUser(u), byName: i.byName, seen: map[string]state{},
-		decisions: map[question]*decision{listAll(): lists, getAll(): gets, initializeAll(): {}}, lists: lists, gets: gets,
+		decisions: map[question]*decision{listAll(): lists, getAll(): gets, initializeAll(): {stale: stale}}, lists: lists, gets: gets,
 		versions:  versions{clock: i.clock, random: rand.Uint64N(1 << randomBits)}, //nolint:gosec // not a secret
 		reviewing: make(chan struct{}, 1), changed: make(chan struct{})}
 	v.since = v.now()
@@ -197,7 +201,7 @@ func (i *Index) newView(u user.Info) *view {
 		i.bySubject.add(subject, v)
 	}
 	for name := range i.grants.candidates(v.subjects) {
-		v.propose(name)
+		v.propose(name).stale = stale
 	}
 	created, _ := i.namespaces.IndexKeys(byCreator, u.GetName()) // the index exists
 	for _, name := range created {

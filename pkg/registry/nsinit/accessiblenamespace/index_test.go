@@ -496,6 +496,29 @@ func TestLaggingServer(t *testing.T) {
 	})
 }
 
+// TestLaggingServerFirst: kube-apiserver learns of the change of a binding after the first request of a user.
+func TestLaggingServerFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "all"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "view"}, Subjects: []rbacv1.Subject{person("john")}}
+		r := newRig(t, namespace("shop"), b)
+		r.allow(true, "john list")
+		time.Sleep(time.Minute)
+		if err := r.core.RbacV1().ClusterRoleBindings().Delete(r.ctx, "all", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.bind(binding("shop", person("jane")))
+		time.Sleep(settleTime / 2)
+		jane, john := r.watch(r.as("jane"), internalversion.ListOptions{}), r.watch(r.as("john"), internalversion.ListOptions{})
+		expect(t, jane)
+		expect(t, john, "ADDED shop")
+		r.allow(true, "jane get shop")
+		r.allow(false, "john list")
+		time.Sleep(2 * settleTime)
+		expect(t, jane, "ADDED shop")
+		expect(t, john, "DELETED shop")
+	})
+}
+
 // TestQuestions: a list asks once for each candidate in the cache period, and none while all namespaces are allowed.
 func TestQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
