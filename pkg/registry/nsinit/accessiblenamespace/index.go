@@ -258,7 +258,7 @@ func (i *Index) open(v *view, single bool, only string, selects func(*decision) 
 	questions, decisions := map[question]*answer{}, v.decisions
 	if only != "" {
 		q := question{"get", only}
-		decisions = map[question]*decision{q: v.decision(q)}
+		decisions = map[question]*decision{q: cmp.Or(v.decisions[q], &decision{})} // unknown to other requests, which ask if it exists
 	}
 	for q, d := range decisions {
 		if (q.name != "") != single {
@@ -302,11 +302,11 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 		}
 	}
 	single := map[question]*answer{}
-	if before {
-		only = "" // if this ends, the user keeps single namespaces
-	}
 	if !everything {
 		single = i.open(v, true, only, due)
+		if before {
+			maps.Copy(single, i.open(v, true, "", due)) // the user keeps single namespaces
+		}
 	}
 	i.mu.Unlock()
 	err := i.ask(ctx, v.user, single)
@@ -372,9 +372,6 @@ func (i *Index) get(ctx context.Context, v *view, name string) (state, error) {
 	if len(validation.IsDNS1123Label(name)) > 0 {
 		return state{}, nil
 	}
-	i.mu.Lock()
-	v.decision(q)
-	i.mu.Unlock()
 	err := i.review(ctx, v, cachePeriod, name)
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -382,7 +379,7 @@ func (i *Index) get(ctx context.Context, v *view, name string) (state, error) {
 	if seen.version = v.seen[name].version; seen.version == 0 {
 		seen.version = v.now()
 	}
-	if d := v.decision(q); !d.proposed && !d.allowed {
+	if d := v.decisions[q]; d != nil && !d.proposed && !d.allowed {
 		v.drop(q) // a list must not ask about it: that would take longer if the namespace exists
 	}
 	return seen, err

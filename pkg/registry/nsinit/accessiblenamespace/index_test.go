@@ -562,6 +562,43 @@ func TestQuestions(t *testing.T) {
 	})
 }
 
+// slowly is the authorizer of a rig that takes some time.
+type slowly struct {
+	*rig
+	delay time.Duration
+}
+
+func (s slowly) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	time.Sleep(s.delay)
+	return s.rig.Authorize(ctx, a)
+}
+
+// TestConcurrentGets: a list takes as long while the user asks for a namespace that exists as for one that does not.
+func TestConcurrentGets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, namespace("other"))
+		ctx := r.as("jane")
+		r.list(ctx, internalversion.ListOptions{})
+		r.rest.index.authorizer = slowly{r, time.Second}
+		for _, name := range []string{"other", "none"} {
+			var took time.Duration
+			go func() { _, _ = r.rest.Get(ctx, "first", nil) }()
+			synctest.Wait()
+			go func() {
+				began := time.Now()
+				r.list(ctx, internalversion.ListOptions{})
+				took = time.Since(began)
+			}()
+			synctest.Wait()
+			began := time.Now()
+			_, err := r.rest.Get(ctx, name, nil)
+			if get := time.Since(began); !apierrors.IsNotFound(err) || took != time.Second || get != 2*time.Second {
+				t.Errorf("%s: the list takes %v, and the get %v: %v", name, took, get, err)
+			}
+		}
+	})
+}
+
 // TestVersions: a watch goes on from a version of this process, unless there were too many changes since.
 func TestVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
