@@ -278,6 +278,7 @@ func (i *Index) open(v *view, single bool, only string, selects func(*decision) 
 // review asks the authorizer about the permissions of a user that are stale or older than maxAge, which is 0 for any age. With only, it
 // asks for one namespace only.
 func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only string) error {
+	began := i.clock.Now()
 	select {
 	case v.reviewing <- struct{}{}:
 		defer func() { <-v.reviewing }()
@@ -285,7 +286,7 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 		return context.Cause(ctx)
 	}
 	now := i.clock.Now()
-	due := func(d *decision) bool { return !d.fresh(now, maxAge) && !d.recent(now) }
+	due := func(d *decision) bool { return !d.fresh(began, maxAge) && !d.recent(began) } // what was asked while this waited counts
 	i.mu.Lock()
 	answers, before := i.open(v, false, "", due), v.everything()
 	i.mu.Unlock()

@@ -765,6 +765,24 @@ func TestRepeatedSubject(t *testing.T) {
 	}
 }
 
+// TestSlowAuthorizer: the watches of a user ask as often as one, however long an answer takes.
+func TestSlowAuthorizer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, namespace("shop"))
+		r.rest.index.authorizer = slowly{r, 2 * reviewDelay}
+		for range maxWatches {
+			r.watch(r.as("jane"), internalversion.ListOptions{})
+		}
+		time.Sleep(idlePeriod)
+		r.questions()
+		r.bind(binding("shop", person("jane")))
+		time.Sleep(idlePeriod)
+		if got := r.questions(); !slices.Equal(got, []string{"jane get shop", "jane get shop"}) {
+			t.Errorf("asked %q", got)
+		}
+	})
+}
+
 // TestWatchInitialized: an open watch is not one of the requests that the server handles at the same time. Otherwise some hundred watches
 // would use up what it allows.
 func TestWatchInitialized(t *testing.T) {

@@ -85,7 +85,7 @@ func (d *decision) fresh(now time.Time, maxAge time.Duration) bool {
 	return !d.reviewed.IsZero() && !d.reviewed.Before(d.stale.Add(settleTime)) && (maxAge == 0 || now.Sub(d.reviewed) < maxAge)
 }
 
-// recent returns whether another watch of the user has just asked.
+// recent returns whether another watch of the user has just asked, or has asked since.
 func (d *decision) recent(now time.Time) bool {
 	return !d.reviewed.Before(d.stale) && now.Sub(d.reviewed) < reviewDelay
 }
