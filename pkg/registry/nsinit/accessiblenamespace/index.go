@@ -48,6 +48,8 @@ const (
 	idlePeriod = time.Minute
 	// bookmarkInterval is the time between two bookmarks, and between two removals of unused views.
 	bookmarkInterval = time.Minute
+	// keepPeriod is how long a view keeps changes. A watch that gets bookmarks can be resumed after an interruption of idlePeriod.
+	keepPeriod = bookmarkInterval + idlePeriod
 	// maxEntries is the number of decisions and namespaces in all views at which all unused views are removed.
 	maxEntries = 1 << 19
 	// maxWatches is how many watches one user can have.
@@ -228,7 +230,7 @@ func (i *Index) removeUnused(period time.Duration) {
 	}
 }
 
-// forget removes unused views, and decisions about namespaces that no binding proposes any more.
+// forget removes unused views, decisions about namespaces that no binding proposes any more, and changes that every watch has sent long ago.
 func (i *Index) forget() {
 	i.mu.Lock()
 	i.removeUnused(idlePeriod)
@@ -237,6 +239,8 @@ func (i *Index) forget() {
 	for _, v := range views {
 		candidates := i.grants.candidates(v.subjects)
 		i.mu.Lock()
+		old := uint64(i.clock.Now().Add(-keepPeriod).UnixMilli()) << randomBits //nolint:gosec // not before 1970
+		v.shorten(sort.Search(len(v.log), func(k int) bool { return v.log[k].after.version > old }))
 		for q, d := range v.decisions {
 			if q.name != "" && !candidates.Has(q.name) && i.clock.Since(d.stale) > bookmarkInterval && (!d.allowed || i.namespace(q.name) == nil) {
 				v.drop(q)

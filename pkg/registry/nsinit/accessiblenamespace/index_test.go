@@ -827,6 +827,21 @@ func TestForget(t *testing.T) {
 		if len(v.log) < maxLog || len(v.log) > 2*maxLog {
 			t.Errorf("the log has %d changes", len(v.log))
 		}
+		version := watching.version
+		time.Sleep(keepPeriod)
+		synctest.Wait()
+		if len(v.log) < maxLog {
+			t.Errorf("after %v, the log has %d changes", keepPeriod, len(v.log))
+		}
+		time.Sleep(bookmarkInterval)
+		synctest.Wait()
+		if len(v.log) > 0 {
+			t.Errorf("the log keeps %d changes", len(v.log))
+		}
+		r.put(namespace("shop"))
+		resumed := r.watch(r.as("watching"), internalversion.ListOptions{ResourceVersion: version}) // it had the changes that were removed
+		expect(t, resumed, "MODIFIED shop")
+		resumed.watch.Stop()
 		r.unbind("shop")
 		r.remove("shop")
 		time.Sleep(idlePeriod + 2*bookmarkInterval)

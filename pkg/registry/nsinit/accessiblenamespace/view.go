@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package accessiblenamespace
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,7 +25,7 @@ import (
 const (
 	// randomBits are the low bits of a resourceVersion.
 	randomBits = 20
-	// maxLog is how many changes a view keeps at least.
+	// maxLog is how many changes of the last minutes a view keeps at least.
 	maxLog = 1024
 )
 
@@ -209,10 +210,16 @@ func (v *view) update(name string, after state) {
 	}
 	v.log = append(v.log, transition{before, after})
 	if len(v.log) > 2*maxLog {
-		v.since = v.log[maxLog-1].after.version
-		v.log = append([]transition(nil), v.log[maxLog:]...)
+		v.shorten(maxLog)
 	}
 	v.wake()
+}
+
+// shorten removes the first changes of the log.
+func (v *view) shorten(n int) {
+	if n > 0 {
+		v.since, v.log = v.log[n-1].after.version, slices.Clone(v.log[n:])
+	}
 }
 
 // sameForUsers returns whether two states of a namespace give the same object.
