@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -904,7 +905,13 @@ func play(r *rig, steps []step) (problem string) {
 		} else {
 			options.ResourceVersion = f.version
 		}
+		options.AllowWatchBookmarks = true
 		r.follow(r.as(who), f, options)
+		version, _ := strconv.ParseInt(f.version, 10, 64)
+		if f.err != nil && time.Since(time.UnixMilli(version>>randomBits)) > keepPeriod { // a client lists again
+			options.ResourceVersion, f.err, f.seen = "", nil, map[string]*nsinit.AccessibleNamespace{}
+			r.follow(r.as(who), f, options)
+		}
 	}
 	for _, who := range []string{"jane", "john"} {
 		for what := range selections {
