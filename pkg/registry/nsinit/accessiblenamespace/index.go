@@ -111,8 +111,12 @@ func (i *Index) Run(ctx context.Context) {
 func (i *Index) onNamespace(n *corev1.Namespace) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	namespace := i.namespace(n.Name)
 	for v := range i.byName[n.Name] {
-		v.wake() // another namespace of the name has to be reviewed
+		if namespace != nil && v.decisions[question{"get", n.Name}].uid != namespace.UID {
+			v.stale = true // another namespace of the name has to be reviewed
+			v.wake()
+		}
 	}
 	for v := range i.byName[n.Name].Union(i.bySubject[userKey(helper.Creator(n))]).Union(i.everything) {
 		i.update(v, n.Name)
@@ -139,6 +143,7 @@ func (i *Index) onGrants(subjects, namespaces []string, everywhere bool) {
 				}
 			}
 		}
+		v.stale = true
 		v.wake()
 	}
 }
@@ -318,6 +323,7 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	maps.Copy(answers, single)
+	v.stale = true // until a watch finds that all answers are settled
 	all := false
 	for q, a := range answers {
 		if a.asked { // after an error, the others are asked again
@@ -433,9 +439,11 @@ func (i *Index) changes(v *view, from uint64, s selection) (p progress, err *api
 			p.events = append(p.events, watch.Event{Type: watch.Deleted, Object: v.object(t.before)})
 		}
 	}
-	p.version, p.next = v.now(), v.changed
-	unsettled := func(d *decision) bool { return !d.fresh(i.clock.Now(), 0) }
-	p.stale = len(i.open(v, false, "", unsettled)) > 0 || !v.everything() && len(i.open(v, true, "", unsettled)) > 0
+	if v.stale {
+		unsettled := func(d *decision) bool { return !d.fresh(i.clock.Now(), 0) }
+		v.stale = len(i.open(v, false, "", unsettled)) > 0 || !v.everything() && len(i.open(v, true, "", unsettled)) > 0
+	}
+	p.version, p.next, p.stale = v.now(), v.changed, v.stale
 	return p, nil
 }
 

@@ -784,6 +784,29 @@ func TestSlowAuthorizer(t *testing.T) {
 	})
 }
 
+// TestManyCandidates: a change of one namespace costs a watch the same however many namespaces the user may get.
+func TestManyCandidates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const candidates = 1000
+		var objects []runtime.Object
+		for n := range candidates {
+			objects = append(objects, namespace(fmt.Sprint(n)), binding(fmt.Sprint(n), person("jane")))
+		}
+		r := newRig(t, objects...)
+		jane := r.watch(r.as("jane"), internalversion.ListOptions{})
+		time.Sleep(2 * settleTime)
+		synctest.Wait()
+		index, v, n := r.rest.index, r.view("jane"), namespace("0")
+		if got := testing.AllocsPerRun(1, func() {
+			index.onNamespace(n)
+			_, _ = index.changes(v, v.now(), selectionOf(&internalversion.ListOptions{}))
+		}); got > candidates/2 {
+			t.Errorf("%v allocations", got)
+		}
+		jane.watch.Stop()
+	})
+}
+
 // TestWatchInitialized: an open watch is not one of the requests that the server handles at the same time. Otherwise some hundred watches
 // would use up what it allows.
 func TestWatchInitialized(t *testing.T) {

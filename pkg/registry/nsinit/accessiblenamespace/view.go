@@ -118,6 +118,8 @@ type view struct {
 	seen  map[string]state
 	log   []transition
 	since uint64
+	// stale says that decisions may not be fresh. A watch has them reviewed, or finds that all are.
+	stale bool
 	// filled says that seen is complete.
 	filled bool
 	// uses is how many requests use the view, and used when the last one ended.
