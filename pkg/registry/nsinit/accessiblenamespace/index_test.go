@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -99,6 +101,13 @@ func (r *rig) allow(allowed bool, questions ...string) {
 	for _, q := range questions {
 		r.allowed[q] = allowed
 	}
+}
+
+// fail has the authorizer answer with errors, or not any more.
+func (r *rig) fail(down bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.down = down
 }
 
 // questions returns and forgets what was asked.
@@ -892,7 +901,7 @@ type step struct {
 
 func drawStep(t *rapid.T) step {
 	return step{
-		what:      rapid.SampledFrom([]string{"put", "remove", "bind", "all", "pause", "interrupt"}).Draw(t, "what"),
+		what:      rapid.SampledFrom([]string{"put", "remove", "bind", "all", "get", "fail", "pause", "interrupt"}).Draw(t, "what"),
 		name:      rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name"),
 		user:      rapid.SampledFrom([]string{"jane", "john"}).Draw(t, "user"),
 		selection: rapid.SampledFrom([]string{"", "initializing", "label", "name"}).Draw(t, "selection"),
@@ -912,6 +921,31 @@ func TestSameInTheEnd(t *testing.T) {
 			draw.Fatal(problem)
 		}
 	})
+}
+
+// inconsistent returns how the views and the relations that find them differ.
+func (r *rig) inconsistent() string {
+	index := r.rest.index
+	index.mu.Lock()
+	defer index.mu.Unlock()
+	byName, bySubject, everything := relation{}, relation{}, sets.Set[*view]{}
+	for _, v := range index.views {
+		for subject := range v.subjects {
+			bySubject.add(subject, v)
+		}
+		for q := range v.decisions {
+			if q.name != "" {
+				byName.add(q.name, v)
+			}
+		}
+		if v.everything() {
+			everything.Insert(v)
+		}
+	}
+	if !maps.EqualFunc(byName, index.byName, sets.Set[*view].Equal) || !maps.EqualFunc(bySubject, index.bySubject, sets.Set[*view].Equal) || !everything.Equal(index.everything) {
+		return fmt.Sprintf("%v instead of %v, %v instead of %v, %v instead of %v", index.byName, byName, index.bySubject, bySubject, index.everything, everything)
+	}
+	return ""
 }
 
 // play plays steps, and returns how a watch and a list differ in the end.
@@ -979,6 +1013,13 @@ func play(r *rig, steps []step) (problem string) {
 			if _, err := r.core.RbacV1().ClusterRoleBindings().Create(r.ctx, b, metav1.CreateOptions{}); err != nil {
 				r.t.Fatal(err)
 			}
+		case "get":
+			_, _ = r.rest.Get(r.as(s.user, "group"), s.name, nil) // of another view, which is removed when it is unused
+		case "fail":
+			r.fail(true)
+			time.Sleep(s.pause)
+			_, _ = r.rest.List(r.as(s.user), &internalversion.ListOptions{})
+			r.fail(false)
 		case "interrupt":
 			followers[s.user+" "+s.selection].watch.Stop()
 			synctest.Wait()
@@ -987,8 +1028,11 @@ func play(r *rig, steps []step) (problem string) {
 		}
 		time.Sleep(s.pause)
 		synctest.Wait()
+		if problem := r.inconsistent(); problem != "" {
+			return problem
+		}
 	}
-	time.Sleep(2 * cachePeriod)
+	time.Sleep(2 * bookmarkInterval)
 	synctest.Wait()
 	for who, f := range followers {
 		name, what, _ := strings.Cut(who, " ")
