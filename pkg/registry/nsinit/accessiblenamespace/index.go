@@ -56,6 +56,8 @@ const (
 	maxWatches = 20
 	// questioners is how many questions about one user are asked at the same time.
 	questioners = 8
+	// questionTimeout is how long an answer may take, as in delegated authorization. Other requests of the user wait meanwhile.
+	questionTimeout = 10 * time.Second
 
 	byCreator = "creator"
 )
@@ -364,6 +366,8 @@ func (i *Index) ask(ctx context.Context, u user.Info, questions map[question]*an
 	group.SetLimit(questioners)
 	for q, a := range questions {
 		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, questionTimeout)
+			defer cancel()
 			decision, _, err := i.authorizer.Authorize(ctx, authorizer.AttributesRecord{
 				User: u, Verb: q.verb, APIVersion: "v1", Resource: "namespaces", Namespace: q.name, Name: q.name, ResourceRequest: true,
 			})

@@ -57,7 +57,9 @@ type rig struct {
 	allowed map[string]bool
 	asked   []string
 	down    bool
-	number  int
+	// delay is how long an answer takes.
+	delay  time.Duration
+	number int
 }
 
 func newRig(t *testing.T, objects ...runtime.Object) *rig {
@@ -78,7 +80,15 @@ func newRig(t *testing.T, objects ...runtime.Object) *rig {
 }
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
-func (r *rig) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (r *rig) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	r.mu.Lock()
+	delay := r.delay
+	r.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+		return authorizer.DecisionNoOpinion, "", context.Cause(ctx)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	question := strings.TrimSpace(fmt.Sprintf("%s %s %s", a.GetUser().GetName(), a.GetVerb(), a.GetName()))
@@ -108,6 +118,13 @@ func (r *rig) fail(down bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.down = down
+}
+
+// slow has the authorizer answer after some time.
+func (r *rig) slow(delay time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.delay = delay
 }
 
 // questions returns and forgets what was asked.
@@ -572,38 +589,27 @@ func TestQuestions(t *testing.T) {
 	})
 }
 
-// slowly is the authorizer of a rig that takes some time.
-type slowly struct {
-	*rig
-	delay time.Duration
-}
-
-func (s slowly) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	time.Sleep(s.delay)
-	return s.rig.Authorize(ctx, a)
-}
-
 // TestConcurrentGets: a list takes as long while the user asks for a namespace that exists as for one that does not.
 func TestConcurrentGets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, namespace("other"))
 		ctx := r.as("jane")
 		r.list(ctx, internalversion.ListOptions{})
-		r.rest.index.authorizer = slowly{r, time.Second}
+		r.slow(time.Second)
 		for _, name := range []string{"other", "none"} {
-			var took time.Duration
+			took := make(chan time.Duration, 1)
 			go func() { _, _ = r.rest.Get(ctx, "first", nil) }()
 			synctest.Wait()
 			go func() {
 				began := time.Now()
 				r.list(ctx, internalversion.ListOptions{})
-				took = time.Since(began)
+				took <- time.Since(began)
 			}()
 			synctest.Wait()
 			began := time.Now()
 			_, err := r.rest.Get(ctx, name, nil)
-			if get := time.Since(began); !apierrors.IsNotFound(err) || took != time.Second || get != 2*time.Second {
-				t.Errorf("%s: the list takes %v, and the get %v: %v", name, took, get, err)
+			if list, get := <-took, time.Since(began); !apierrors.IsNotFound(err) || list != time.Second || get != 2*time.Second {
+				t.Errorf("%s: the list takes %v, and the get %v: %v", name, list, get, err)
 			}
 		}
 	})
@@ -691,7 +697,7 @@ func TestUnavailable(t *testing.T) {
 			t.Errorf("%d informers", len(synced))
 		}
 		watching := r.watch(r.as("jane"), internalversion.ListOptions{})
-		r.down = true
+		r.fail(true)
 		time.Sleep(cachePeriod)
 		if err := requests(); !apierrors.IsServiceUnavailable(err) {
 			t.Errorf("while the authorizer is down: %v", err)
@@ -699,10 +705,25 @@ func TestUnavailable(t *testing.T) {
 		r.unbind("shop")
 		time.Sleep(cachePeriod)
 		expect(t, watching, "ADDED shop")
-		r.down = false
+		r.fail(false)
 		r.allow(false, "jane get shop")
 		time.Sleep(bookmarkInterval)
 		expect(t, watching, "DELETED shop")
+	})
+}
+
+// TestHungAuthorizer: a question of a watch that is never answered does not stop the other requests of the user.
+func TestHungAuthorizer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, namespace("shop"), binding("shop", person("jane")))
+		r.watch(r.as("jane"), internalversion.ListOptions{})
+		r.slow(24 * time.Hour)
+		r.unbind("shop")
+		time.Sleep(time.Second)
+		r.slow(0)
+		ctx, cancel := context.WithTimeout(r.as("jane"), 2*questionTimeout)
+		defer cancel()
+		r.list(ctx, internalversion.ListOptions{})
 	})
 }
 
@@ -779,7 +800,7 @@ func TestRepeatedSubject(t *testing.T) {
 func TestSlowAuthorizer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, namespace("shop"))
-		r.rest.index.authorizer = slowly{r, 2 * reviewDelay}
+		r.slow(2 * reviewDelay)
 		for range maxWatches {
 			r.watch(r.as("jane"), internalversion.ListOptions{})
 		}
@@ -963,9 +984,10 @@ func play(r *rig, steps []step) (problem string) {
 			options.ResourceVersion = f.version
 		}
 		options.AllowWatchBookmarks = true
-		r.follow(r.as(who), f, options)
 		version, _ := strconv.ParseInt(f.version, 10, 64)
-		if f.err != nil && time.Since(time.UnixMilli(version>>randomBits)) > keepPeriod { // a client lists again
+		old := time.Since(time.UnixMilli(version>>randomBits)) > keepPeriod
+		r.follow(r.as(who), f, options)
+		if old && f.err != nil { // a client lists again
 			options.ResourceVersion, f.err, f.seen = "", nil, map[string]*nsinit.AccessibleNamespace{}
 			r.follow(r.as(who), f, options)
 		}
