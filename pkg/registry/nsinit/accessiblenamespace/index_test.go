@@ -289,6 +289,7 @@ func TestWhoSees(t *testing.T) {
 
 // follower keeps what a watch has shown.
 type follower struct {
+	mu     sync.Mutex
 	seen   map[string]*nsinit.AccessibleNamespace
 	events []string
 	err    *metav1.Status
@@ -325,7 +326,9 @@ func (r *rig) follow(ctx context.Context, f *follower, options internalversion.L
 				f.seen[n.Name] = n
 			}
 			f.version = n.ResourceVersion
+			f.mu.Lock()
 			f.events = append(f.events, strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Type, n.Name, n.Annotations[metav1.InitialEventsAnnotationKey])))
+			f.mu.Unlock()
 		}
 	}()
 	synctest.Wait()
@@ -334,6 +337,8 @@ func (r *rig) follow(ctx context.Context, f *follower, options internalversion.L
 // take returns the events since the last call.
 func (f *follower) take() []string {
 	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	events := f.events
 	f.events = nil
 	return events
@@ -871,26 +876,29 @@ func TestForget(t *testing.T) {
 		r := newRig(t, namespace("shop"))
 		watching := r.watch(r.as("watching"), internalversion.ListOptions{})
 		index, v := r.rest.index, r.view("watching")
+		logged := func() int {
+			synctest.Wait()
+			index.mu.Lock()
+			defer index.mu.Unlock()
+			return len(v.log)
+		}
 		r.allow(true, "watching get shop")
 		r.bind(binding("shop", person("watching")))
 		time.Sleep(2 * settleTime)
 		for n := range 3 * maxLog {
 			r.put(namespace("shop", func(namespace *corev1.Namespace) { namespace.Labels["n"] = fmt.Sprint(n) }))
 		}
-		synctest.Wait()
-		if len(v.log) < maxLog || len(v.log) > 2*maxLog {
-			t.Errorf("the log has %d changes", len(v.log))
+		if got := logged(); got < maxLog || got > 2*maxLog {
+			t.Errorf("the log has %d changes", got)
 		}
 		version := watching.version
 		time.Sleep(keepPeriod)
-		synctest.Wait()
-		if len(v.log) < maxLog {
-			t.Errorf("after %v, the log has %d changes", keepPeriod, len(v.log))
+		if got := logged(); got < maxLog {
+			t.Errorf("after %v, the log has %d changes", keepPeriod, got)
 		}
 		time.Sleep(bookmarkInterval)
-		synctest.Wait()
-		if len(v.log) > 0 {
-			t.Errorf("the log keeps %d changes", len(v.log))
+		if got := logged(); got > 0 {
+			t.Errorf("the log keeps %d changes", got)
 		}
 		r.put(namespace("shop"))
 		resumed := r.watch(r.as("watching"), internalversion.ListOptions{ResourceVersion: version}) // it had the changes that were removed
