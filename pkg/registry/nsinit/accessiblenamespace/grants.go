@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,14 +23,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// bySubject is an index of bindings.
-const bySubject = "subject"
+// bySubject and byRole are indexes of bindings.
+const (
+	bySubject = "subject"
+	byRole    = "role"
+)
 
 // grants are the roles and bindings of RBAC. They propose which namespaces a user may get, and show when to ask the authorizer again.
 // Cluster-scoped roles and bindings are stored as Role and RoleBinding without a namespace.
 type grants struct {
 	informers informers.SharedInformerFactory
-	// roles and bindings are those of namespaces, and those of the cluster.
+	// mu is held while an event is handled.
+	mu sync.Mutex
+	// roles and bindings are those of namespaces, and those of the cluster, after the events that were handled. The stores of the informers are
+	// ahead: if a role and its binding are deleted, both may be gone before either event is handled, and it would concern no subject.
 	roles    [2]cache.Store
 	bindings [2]cache.Indexer
 	synced   []cache.InformerSynced
@@ -39,19 +46,16 @@ type grants struct {
 
 func newGrants(core kubernetes.Interface, changed func(subjects, namespaces []string, everywhere bool)) (*grants, error) {
 	g := &grants{informers: informers.NewSharedInformerFactoryWithOptions(core, 0, informers.WithTransform(slim)), changed: changed}
-	rbac := g.informers.Rbac().V1()
+	rbac, key := g.informers.Rbac().V1(), cache.DeletionHandlingMetaNamespaceKeyFunc
 	for i, roles := range []cache.SharedIndexInformer{rbac.Roles().Informer(), rbac.ClusterRoles().Informer()} {
-		g.roles[i] = roles.GetStore()
-		if err := g.follow(roles, eachState(g.onRole, func(a, b *rbacv1.Role) bool { return equality.Semantic.DeepEqual(a.Rules, b.Rules) })); err != nil {
+		g.roles[i] = cache.NewStore(key)
+		if err := g.follow(roles, g.roles[i], eachState(g.onRole, func(a, b *rbacv1.Role) bool { return equality.Semantic.DeepEqual(a.Rules, b.Rules) })); err != nil {
 			return nil, err
 		}
 	}
 	for i, bindings := range []cache.SharedIndexInformer{rbac.RoleBindings().Informer(), rbac.ClusterRoleBindings().Informer()} {
-		g.bindings[i] = bindings.GetIndexer()
-		if err := bindings.AddIndexers(cache.Indexers{bySubject: subjectsOf}); err != nil {
-			return nil, err
-		}
-		if err := g.follow(bindings, eachState(g.onBinding, func(a, b *rbacv1.RoleBinding) bool {
+		g.bindings[i] = cache.NewIndexer(key, cache.Indexers{bySubject: subjectsOf, byRole: roleOf})
+		if err := g.follow(bindings, g.bindings[i], eachState(g.onBinding, func(a, b *rbacv1.RoleBinding) bool {
 			return a.RoleRef == b.RoleRef && equality.Semantic.DeepEqual(a.Subjects, b.Subjects)
 		})); err != nil {
 			return nil, err
@@ -60,8 +64,19 @@ func newGrants(core kubernetes.Interface, changed func(subjects, namespaces []st
 	return g, nil
 }
 
-func (g *grants) follow(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
-	registration, err := informer.AddEventHandler(handler)
+// follow has a handler handle the events of an informer one after the other, and keeps its objects in a store. Their keys are valid.
+func (g *grants) follow(informer cache.SharedIndexInformer, store cache.Store, handler cache.ResourceEventHandler) error {
+	handle := func(change func(any) error, object any, then func()) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		_ = change(object)
+		then()
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { handle(store.Add, o, func() { handler.OnAdd(o, false) }) },
+		UpdateFunc: func(old, o any) { handle(store.Update, o, func() { handler.OnUpdate(old, o) }) },
+		DeleteFunc: func(o any) { handle(store.Delete, o, func() { handler.OnDelete(o) }) },
+	})
 	if err == nil {
 		g.synced = append(g.synced, registration.HasSynced)
 	}
@@ -122,10 +137,9 @@ func (g *grants) onRole(role *rbacv1.Role) {
 		return
 	}
 	for _, bindings := range g.bindings {
-		for _, object := range bindings.List() {
-			if b := object.(*rbacv1.RoleBinding); roleKey(b) == role.Namespace+"/"+role.Name {
-				g.report(b, role)
-			}
+		objects, _ := bindings.ByIndex(byRole, role.Namespace+"/"+role.Name) // the index exists
+		for _, object := range objects {
+			g.report(object.(*rbacv1.RoleBinding), role)
 		}
 	}
 }
@@ -177,6 +191,11 @@ func (g *grants) role(b *rbacv1.RoleBinding) *rbacv1.Role {
 		return role.(*rbacv1.Role)
 	}
 	return nil
+}
+
+// roleOf is a cache.IndexFunc that returns the role of a binding.
+func roleOf(binding any) ([]string, error) {
+	return []string{roleKey(binding.(*rbacv1.RoleBinding))}, nil
 }
 
 // roleKey returns the namespace and the name of the role of a binding.

@@ -48,12 +48,16 @@ const (
 	idlePeriod = time.Minute
 	// bookmarkInterval is the time between two bookmarks, and between two removals of unused views.
 	bookmarkInterval = time.Minute
+	// keepPeriod is how long a view keeps changes. A watch that gets bookmarks can be resumed after an interruption of idlePeriod.
+	keepPeriod = bookmarkInterval + idlePeriod
 	// maxEntries is the number of decisions and namespaces in all views at which all unused views are removed.
 	maxEntries = 1 << 19
 	// maxWatches is how many watches one user can have.
 	maxWatches = 20
 	// questioners is how many questions about one user are asked at the same time.
 	questioners = 8
+	// questionTimeout is how long an answer may take, as in delegated authorization. Other requests of the user wait meanwhile.
+	questionTimeout = 10 * time.Second
 
 	byCreator = "creator"
 )
@@ -72,6 +76,8 @@ type Index struct {
 	// An event concerns few views: those that ask about a namespace, those of a subject, and those that see all namespaces.
 	byName, bySubject relation
 	everything        sets.Set[*view]
+	// granted is when a binding last changed.
+	granted time.Time
 }
 
 // NewIndex returns an index, which Run completes, of the namespaces of an informer. The authorizer must not cache its answers.
@@ -107,8 +113,12 @@ func (i *Index) Run(ctx context.Context) {
 func (i *Index) onNamespace(n *corev1.Namespace) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	namespace := i.namespace(n.Name)
 	for v := range i.byName[n.Name] {
-		v.wake() // another namespace of the name has to be reviewed
+		if namespace != nil && v.decisions[question{"get", n.Name}].uid != namespace.UID {
+			v.stale = true // another namespace of the name has to be reviewed
+			v.wake()
+		}
 	}
 	for v := range i.byName[n.Name].Union(i.bySubject[userKey(helper.Creator(n))]).Union(i.everything) {
 		i.update(v, n.Name)
@@ -120,8 +130,9 @@ func (i *Index) onGrants(subjects, namespaces []string, everywhere bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now, concerned := i.clock.Now(), sets.Set[*view]{}
-	for _, subject := range subjects {
-		concerned = concerned.Union(i.bySubject[subject])
+	i.granted = now
+	for subject := range sets.New(subjects...) { // a binding can repeat them
+		maps.Copy(concerned, i.bySubject[subject])
 	}
 	for v := range concerned {
 		for _, name := range namespaces {
@@ -134,6 +145,7 @@ func (i *Index) onGrants(subjects, namespaces []string, everywhere bool) {
 				}
 			}
 		}
+		v.stale = true
 		v.wake()
 	}
 }
@@ -187,9 +199,10 @@ func (i *Index) newView(u user.Info) *view {
 	if entries > maxEntries {
 		i.removeUnused(0)
 	}
-	lists, gets := &decision{}, &decision{}
+	stale := i.granted // an answer to a new view may be older than the change, too
+	lists, gets := &decision{stale: stale}, &decision{stale: stale}
 	v := &view{user: u, subjects: subjectsOfUser(u), byName: i.byName, seen: map[string]state{},
-		decisions: map[question]*decision{listAll(): lists, getAll(): gets, initializeAll(): {}}, lists: lists, gets: gets,
+		decisions: map[question]*decision{listAll(): lists, getAll(): gets, initializeAll(): {stale: stale}}, lists: lists, gets: gets,
 		versions:  versions{clock: i.clock, random: rand.Uint64N(1 << randomBits)}, //nolint:gosec // not a secret
 		reviewing: make(chan struct{}, 1), changed: make(chan struct{})}
 	v.since = v.now()
@@ -197,7 +210,7 @@ func (i *Index) newView(u user.Info) *view {
 		i.bySubject.add(subject, v)
 	}
 	for name := range i.grants.candidates(v.subjects) {
-		v.propose(name)
+		v.propose(name).stale = stale
 	}
 	created, _ := i.namespaces.IndexKeys(byCreator, u.GetName()) // the index exists
 	for _, name := range created {
@@ -224,7 +237,7 @@ func (i *Index) removeUnused(period time.Duration) {
 	}
 }
 
-// forget removes unused views, and decisions about namespaces that no binding proposes any more.
+// forget removes unused views, decisions about namespaces that no binding proposes any more, and changes that every watch has sent long ago.
 func (i *Index) forget() {
 	i.mu.Lock()
 	i.removeUnused(idlePeriod)
@@ -233,6 +246,8 @@ func (i *Index) forget() {
 	for _, v := range views {
 		candidates := i.grants.candidates(v.subjects)
 		i.mu.Lock()
+		old := uint64(i.clock.Now().Add(-keepPeriod).UnixMilli()) << randomBits //nolint:gosec // not before 1970
+		v.shorten(sort.Search(len(v.log), func(k int) bool { return v.log[k].after.version > old }))
 		for q, d := range v.decisions {
 			if q.name != "" && !candidates.Has(q.name) && i.clock.Since(d.stale) > bookmarkInterval && (!d.allowed || i.namespace(q.name) == nil) {
 				v.drop(q)
@@ -254,7 +269,7 @@ func (i *Index) open(v *view, single bool, only string, selects func(*decision) 
 	questions, decisions := map[question]*answer{}, v.decisions
 	if only != "" {
 		q := question{"get", only}
-		decisions = map[question]*decision{q: v.decision(q)}
+		decisions = map[question]*decision{q: cmp.Or(v.decisions[q], &decision{})} // unknown to other requests, which ask if it exists
 	}
 	for q, d := range decisions {
 		if (q.name != "") != single {
@@ -274,6 +289,7 @@ func (i *Index) open(v *view, single bool, only string, selects func(*decision) 
 // review asks the authorizer about the permissions of a user that are stale or older than maxAge, which is 0 for any age. With only, it
 // asks for one namespace only.
 func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only string) error {
+	began := i.clock.Now()
 	select {
 	case v.reviewing <- struct{}{}:
 		defer func() { <-v.reviewing }()
@@ -281,7 +297,7 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 		return context.Cause(ctx)
 	}
 	now := i.clock.Now()
-	due := func(d *decision) bool { return !d.fresh(now, maxAge) && !d.recent(now) }
+	due := func(d *decision) bool { return !d.fresh(began, maxAge) && !d.recent(began) } // what was asked while this waited counts
 	i.mu.Lock()
 	answers, before := i.open(v, false, "", due), v.everything()
 	i.mu.Unlock()
@@ -298,17 +314,18 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 		}
 	}
 	single := map[question]*answer{}
-	if before {
-		only = "" // if this ends, the user keeps single namespaces
-	}
 	if !everything {
 		single = i.open(v, true, only, due)
+		if before {
+			maps.Copy(single, i.open(v, true, "", due)) // the user keeps single namespaces
+		}
 	}
 	i.mu.Unlock()
 	err := i.ask(ctx, v.user, single)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	maps.Copy(answers, single)
+	v.stale = true // until a watch finds that all answers are settled
 	all := false
 	for q, a := range answers {
 		if a.asked { // after an error, the others are asked again
@@ -349,6 +366,8 @@ func (i *Index) ask(ctx context.Context, u user.Info, questions map[question]*an
 	group.SetLimit(questioners)
 	for q, a := range questions {
 		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, questionTimeout)
+			defer cancel()
 			decision, _, err := i.authorizer.Authorize(ctx, authorizer.AttributesRecord{
 				User: u, Verb: q.verb, APIVersion: "v1", Resource: "namespaces", Namespace: q.name, Name: q.name, ResourceRequest: true,
 			})
@@ -368,9 +387,6 @@ func (i *Index) get(ctx context.Context, v *view, name string) (state, error) {
 	if len(validation.IsDNS1123Label(name)) > 0 {
 		return state{}, nil
 	}
-	i.mu.Lock()
-	v.decision(q)
-	i.mu.Unlock()
 	err := i.review(ctx, v, cachePeriod, name)
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -378,7 +394,7 @@ func (i *Index) get(ctx context.Context, v *view, name string) (state, error) {
 	if seen.version = v.seen[name].version; seen.version == 0 {
 		seen.version = v.now()
 	}
-	if d := v.decision(q); !d.proposed && !d.allowed {
+	if d := v.decisions[q]; d != nil && !d.proposed && !d.allowed {
 		v.drop(q) // a list must not ask about it: that would take longer if the namespace exists
 	}
 	return seen, err
@@ -427,9 +443,11 @@ func (i *Index) changes(v *view, from uint64, s selection) (p progress, err *api
 			p.events = append(p.events, watch.Event{Type: watch.Deleted, Object: v.object(t.before)})
 		}
 	}
-	p.version, p.next = v.now(), v.changed
-	unsettled := func(d *decision) bool { return !d.fresh(i.clock.Now(), 0) }
-	p.stale = len(i.open(v, false, "", unsettled)) > 0 || !v.everything() && len(i.open(v, true, "", unsettled)) > 0
+	if v.stale {
+		unsettled := func(d *decision) bool { return !d.fresh(i.clock.Now(), 0) }
+		v.stale = len(i.open(v, false, "", unsettled)) > 0 || !v.everything() && len(i.open(v, true, "", unsettled)) > 0
+	}
+	p.version, p.next, p.stale = v.now(), v.changed, v.stale
 	return p, nil
 }
 

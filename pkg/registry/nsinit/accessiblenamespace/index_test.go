@@ -10,7 +10,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -54,7 +57,9 @@ type rig struct {
 	allowed map[string]bool
 	asked   []string
 	down    bool
-	number  int
+	// delay is how long an answer takes.
+	delay  time.Duration
+	number int
 }
 
 func newRig(t *testing.T, objects ...runtime.Object) *rig {
@@ -75,7 +80,15 @@ func newRig(t *testing.T, objects ...runtime.Object) *rig {
 }
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
-func (r *rig) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (r *rig) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	r.mu.Lock()
+	delay := r.delay
+	r.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+		return authorizer.DecisionNoOpinion, "", context.Cause(ctx)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	question := strings.TrimSpace(fmt.Sprintf("%s %s %s", a.GetUser().GetName(), a.GetVerb(), a.GetName()))
@@ -98,6 +111,20 @@ func (r *rig) allow(allowed bool, questions ...string) {
 	for _, q := range questions {
 		r.allowed[q] = allowed
 	}
+}
+
+// fail has the authorizer answer with errors, or not any more.
+func (r *rig) fail(down bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.down = down
+}
+
+// slow has the authorizer answer after some time.
+func (r *rig) slow(delay time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.delay = delay
 }
 
 // questions returns and forgets what was asked.
@@ -262,6 +289,7 @@ func TestWhoSees(t *testing.T) {
 
 // follower keeps what a watch has shown.
 type follower struct {
+	mu     sync.Mutex
 	seen   map[string]*nsinit.AccessibleNamespace
 	events []string
 	err    *metav1.Status
@@ -298,7 +326,9 @@ func (r *rig) follow(ctx context.Context, f *follower, options internalversion.L
 				f.seen[n.Name] = n
 			}
 			f.version = n.ResourceVersion
+			f.mu.Lock()
 			f.events = append(f.events, strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Type, n.Name, n.Annotations[metav1.InitialEventsAnnotationKey])))
+			f.mu.Unlock()
 		}
 	}()
 	synctest.Wait()
@@ -307,6 +337,8 @@ func (r *rig) follow(ctx context.Context, f *follower, options internalversion.L
 // take returns the events since the last call.
 func (f *follower) take() []string {
 	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	events := f.events
 	f.events = nil
 	return events
@@ -496,6 +528,29 @@ func TestLaggingServer(t *testing.T) {
 	})
 }
 
+// TestLaggingServerFirst: kube-apiserver learns of the change of a binding after the first request of a user.
+func TestLaggingServerFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "all"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "view"}, Subjects: []rbacv1.Subject{person("john")}}
+		r := newRig(t, namespace("shop"), b)
+		r.allow(true, "john list")
+		time.Sleep(time.Minute)
+		if err := r.core.RbacV1().ClusterRoleBindings().Delete(r.ctx, "all", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.bind(binding("shop", person("jane")))
+		time.Sleep(settleTime / 2)
+		jane, john := r.watch(r.as("jane"), internalversion.ListOptions{}), r.watch(r.as("john"), internalversion.ListOptions{})
+		expect(t, jane)
+		expect(t, john, "ADDED shop")
+		r.allow(true, "jane get shop")
+		r.allow(false, "john list")
+		time.Sleep(2 * settleTime)
+		expect(t, jane, "ADDED shop")
+		expect(t, john, "DELETED shop")
+	})
+}
+
 // TestQuestions: a list asks once for each candidate in the cache period, and none while all namespaces are allowed.
 func TestQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -535,6 +590,32 @@ func TestQuestions(t *testing.T) {
 		r.list(r.as("jane"), internalversion.ListOptions{})
 		if got := r.questions(); len(got) != 5 {
 			t.Errorf("a later list asks %q", got)
+		}
+	})
+}
+
+// TestConcurrentGets: a list takes as long while the user asks for a namespace that exists as for one that does not.
+func TestConcurrentGets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, namespace("other"))
+		ctx := r.as("jane")
+		r.list(ctx, internalversion.ListOptions{})
+		r.slow(time.Second)
+		for _, name := range []string{"other", "none"} {
+			took := make(chan time.Duration, 1)
+			go func() { _, _ = r.rest.Get(ctx, "first", nil) }()
+			synctest.Wait()
+			go func() {
+				began := time.Now()
+				r.list(ctx, internalversion.ListOptions{})
+				took <- time.Since(began)
+			}()
+			synctest.Wait()
+			began := time.Now()
+			_, err := r.rest.Get(ctx, name, nil)
+			if list, get := <-took, time.Since(began); !apierrors.IsNotFound(err) || list != time.Second || get != 2*time.Second {
+				t.Errorf("%s: the list takes %v, and the get %v: %v", name, list, get, err)
+			}
 		}
 	})
 }
@@ -621,7 +702,7 @@ func TestUnavailable(t *testing.T) {
 			t.Errorf("%d informers", len(synced))
 		}
 		watching := r.watch(r.as("jane"), internalversion.ListOptions{})
-		r.down = true
+		r.fail(true)
 		time.Sleep(cachePeriod)
 		if err := requests(); !apierrors.IsServiceUnavailable(err) {
 			t.Errorf("while the authorizer is down: %v", err)
@@ -629,10 +710,25 @@ func TestUnavailable(t *testing.T) {
 		r.unbind("shop")
 		time.Sleep(cachePeriod)
 		expect(t, watching, "ADDED shop")
-		r.down = false
+		r.fail(false)
 		r.allow(false, "jane get shop")
 		time.Sleep(bookmarkInterval)
 		expect(t, watching, "DELETED shop")
+	})
+}
+
+// TestHungAuthorizer: a question of a watch that is never answered does not stop the other requests of the user.
+func TestHungAuthorizer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, namespace("shop"), binding("shop", person("jane")))
+		r.watch(r.as("jane"), internalversion.ListOptions{})
+		r.slow(24 * time.Hour)
+		r.unbind("shop")
+		time.Sleep(time.Second)
+		r.slow(0)
+		ctx, cancel := context.WithTimeout(r.as("jane"), 2*questionTimeout)
+		defer cancel()
+		r.list(ctx, internalversion.ListOptions{})
 	})
 }
 
@@ -688,6 +784,64 @@ func TestManyWatches(t *testing.T) {
 	})
 }
 
+// TestRepeatedSubject: a binding that repeats a subject costs as much as one that does not.
+func TestRepeatedSubject(t *testing.T) {
+	const views, times, perView = 200, 5000, 10
+	core := fake.NewClientset()
+	index, err := NewIndex(core, informers.NewSharedInformerFactory(core, 0).Core().V1().Namespaces().Informer(), nil, clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range views {
+		index.newView(&user.DefaultInfo{Name: fmt.Sprint(n), Groups: []string{"team"}})
+	}
+	subjects := slices.Repeat([]string{groupKey("team")}, times)
+	if got := testing.AllocsPerRun(1, func() { index.onGrants(subjects, []string{"shop"}, false) }); got > perView*views {
+		t.Errorf("%v allocations for %d views", got, views)
+	}
+}
+
+// TestSlowAuthorizer: the watches of a user ask as often as one, however long an answer takes.
+func TestSlowAuthorizer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, namespace("shop"))
+		r.slow(2 * reviewDelay)
+		for range maxWatches {
+			r.watch(r.as("jane"), internalversion.ListOptions{})
+		}
+		time.Sleep(idlePeriod)
+		r.questions()
+		r.bind(binding("shop", person("jane")))
+		time.Sleep(idlePeriod)
+		if got := r.questions(); !slices.Equal(got, []string{"jane get shop", "jane get shop"}) {
+			t.Errorf("asked %q", got)
+		}
+	})
+}
+
+// TestManyCandidates: a change of one namespace costs a watch the same however many namespaces the user may get.
+func TestManyCandidates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const candidates = 1000
+		var objects []runtime.Object
+		for n := range candidates {
+			objects = append(objects, namespace(fmt.Sprint(n)), binding(fmt.Sprint(n), person("jane")))
+		}
+		r := newRig(t, objects...)
+		jane := r.watch(r.as("jane"), internalversion.ListOptions{})
+		time.Sleep(2 * settleTime)
+		synctest.Wait()
+		index, v, n := r.rest.index, r.view("jane"), namespace("0")
+		if got := testing.AllocsPerRun(1, func() {
+			index.onNamespace(n)
+			_, _ = index.changes(v, v.now(), selectionOf(&internalversion.ListOptions{}))
+		}); got > candidates/2 {
+			t.Errorf("%v allocations", got)
+		}
+		jane.watch.Stop()
+	})
+}
+
 // TestWatchInitialized: an open watch is not one of the requests that the server handles at the same time. Otherwise some hundred watches
 // would use up what it allows.
 func TestWatchInitialized(t *testing.T) {
@@ -722,16 +876,34 @@ func TestForget(t *testing.T) {
 		r := newRig(t, namespace("shop"))
 		watching := r.watch(r.as("watching"), internalversion.ListOptions{})
 		index, v := r.rest.index, r.view("watching")
+		logged := func() int {
+			synctest.Wait()
+			index.mu.Lock()
+			defer index.mu.Unlock()
+			return len(v.log)
+		}
 		r.allow(true, "watching get shop")
 		r.bind(binding("shop", person("watching")))
 		time.Sleep(2 * settleTime)
 		for n := range 3 * maxLog {
 			r.put(namespace("shop", func(namespace *corev1.Namespace) { namespace.Labels["n"] = fmt.Sprint(n) }))
 		}
-		synctest.Wait()
-		if len(v.log) < maxLog || len(v.log) > 2*maxLog {
-			t.Errorf("the log has %d changes", len(v.log))
+		if got := logged(); got < maxLog || got > 2*maxLog {
+			t.Errorf("the log has %d changes", got)
 		}
+		version := watching.version
+		time.Sleep(keepPeriod)
+		if got := logged(); got < maxLog {
+			t.Errorf("after %v, the log has %d changes", keepPeriod, got)
+		}
+		time.Sleep(bookmarkInterval)
+		if got := logged(); got > 0 {
+			t.Errorf("the log keeps %d changes", got)
+		}
+		r.put(namespace("shop"))
+		resumed := r.watch(r.as("watching"), internalversion.ListOptions{ResourceVersion: version}) // it had the changes that were removed
+		expect(t, resumed, "MODIFIED shop")
+		resumed.watch.Stop()
 		r.unbind("shop")
 		r.remove("shop")
 		time.Sleep(idlePeriod + 2*bookmarkInterval)
@@ -758,7 +930,7 @@ type step struct {
 
 func drawStep(t *rapid.T) step {
 	return step{
-		what:      rapid.SampledFrom([]string{"put", "remove", "bind", "all", "pause", "interrupt"}).Draw(t, "what"),
+		what:      rapid.SampledFrom([]string{"put", "remove", "bind", "all", "get", "fail", "pause", "interrupt"}).Draw(t, "what"),
 		name:      rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name"),
 		user:      rapid.SampledFrom([]string{"jane", "john"}).Draw(t, "user"),
 		selection: rapid.SampledFrom([]string{"", "initializing", "label", "name"}).Draw(t, "selection"),
@@ -780,6 +952,31 @@ func TestSameInTheEnd(t *testing.T) {
 	})
 }
 
+// inconsistent returns how the views and the relations that find them differ.
+func (r *rig) inconsistent() string {
+	index := r.rest.index
+	index.mu.Lock()
+	defer index.mu.Unlock()
+	byName, bySubject, everything := relation{}, relation{}, sets.Set[*view]{}
+	for _, v := range index.views {
+		for subject := range v.subjects {
+			bySubject.add(subject, v)
+		}
+		for q := range v.decisions {
+			if q.name != "" {
+				byName.add(q.name, v)
+			}
+		}
+		if v.everything() {
+			everything.Insert(v)
+		}
+	}
+	if !maps.EqualFunc(byName, index.byName, sets.Set[*view].Equal) || !maps.EqualFunc(bySubject, index.bySubject, sets.Set[*view].Equal) || !everything.Equal(index.everything) {
+		return fmt.Sprintf("%v instead of %v, %v instead of %v, %v instead of %v", index.byName, byName, index.bySubject, bySubject, index.everything, everything)
+	}
+	return ""
+}
+
 // play plays steps, and returns how a watch and a list differ in the end.
 func play(r *rig, steps []step) (problem string) {
 	selections := map[string]internalversion.ListOptions{"": {}, "initializing": byPhase(v1alpha1.LifecycleInitializing),
@@ -794,7 +991,14 @@ func play(r *rig, steps []step) (problem string) {
 		} else {
 			options.ResourceVersion = f.version
 		}
+		options.AllowWatchBookmarks = true
+		version, _ := strconv.ParseInt(f.version, 10, 64)
+		old := time.Since(time.UnixMilli(version>>randomBits)) > keepPeriod
 		r.follow(r.as(who), f, options)
+		if old && f.err != nil { // a client lists again
+			options.ResourceVersion, f.err, f.seen = "", nil, map[string]*nsinit.AccessibleNamespace{}
+			r.follow(r.as(who), f, options)
+		}
 	}
 	for _, who := range []string{"jane", "john"} {
 		for what := range selections {
@@ -839,6 +1043,13 @@ func play(r *rig, steps []step) (problem string) {
 			if _, err := r.core.RbacV1().ClusterRoleBindings().Create(r.ctx, b, metav1.CreateOptions{}); err != nil {
 				r.t.Fatal(err)
 			}
+		case "get":
+			_, _ = r.rest.Get(r.as(s.user, "group"), s.name, nil) // of another view, which is removed when it is unused
+		case "fail":
+			r.fail(true)
+			time.Sleep(s.pause)
+			_, _ = r.rest.List(r.as(s.user), &internalversion.ListOptions{})
+			r.fail(false)
 		case "interrupt":
 			followers[s.user+" "+s.selection].watch.Stop()
 			synctest.Wait()
@@ -847,8 +1058,11 @@ func play(r *rig, steps []step) (problem string) {
 		}
 		time.Sleep(s.pause)
 		synctest.Wait()
+		if problem := r.inconsistent(); problem != "" {
+			return problem
+		}
 	}
-	time.Sleep(2 * cachePeriod)
+	time.Sleep(2 * bookmarkInterval)
 	synctest.Wait()
 	for who, f := range followers {
 		name, what, _ := strings.Cut(who, " ")

@@ -84,9 +84,6 @@ func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runt
 
 // List implements rest.Lister. It returns all objects, whatever the limit is.
 func (r *REST) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	if options == nil {
-		options = &internalversion.ListOptions{}
-	}
 	if options.Continue != "" {
 		return nil, apierrors.NewBadRequest("continue: lists of this resource are not divided into pages: list again without it")
 	}
@@ -111,9 +108,6 @@ func (r *REST) List(ctx context.Context, options *internalversion.ListOptions) (
 
 // Watch implements rest.Watcher. Without a resourceVersion, it begins with the namespaces that the user sees now.
 func (r *REST) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
-	if options == nil {
-		options = &internalversion.ListOptions{}
-	}
 	v, end, err := r.index.use(ctx)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package accessiblenamespace
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,7 +25,7 @@ import (
 const (
 	// randomBits are the low bits of a resourceVersion.
 	randomBits = 20
-	// maxLog is how many changes a view keeps at least.
+	// maxLog is how many changes of the last minutes a view keeps at least.
 	maxLog = 1024
 )
 
@@ -85,7 +86,7 @@ func (d *decision) fresh(now time.Time, maxAge time.Duration) bool {
 	return !d.reviewed.IsZero() && !d.reviewed.Before(d.stale.Add(settleTime)) && (maxAge == 0 || now.Sub(d.reviewed) < maxAge)
 }
 
-// recent returns whether another watch of the user has just asked.
+// recent returns whether another watch of the user has just asked, or has asked since.
 func (d *decision) recent(now time.Time) bool {
 	return !d.reviewed.Before(d.stale) && now.Sub(d.reviewed) < reviewDelay
 }
@@ -117,6 +118,8 @@ type view struct {
 	seen  map[string]state
 	log   []transition
 	since uint64
+	// stale says that decisions may not be fresh. A watch has them reviewed, or finds that all are.
+	stale bool
 	// filled says that seen is complete.
 	filled bool
 	// uses is how many requests use the view, and used when the last one ended.
@@ -209,10 +212,16 @@ func (v *view) update(name string, after state) {
 	}
 	v.log = append(v.log, transition{before, after})
 	if len(v.log) > 2*maxLog {
-		v.since = v.log[maxLog-1].after.version
-		v.log = append([]transition(nil), v.log[maxLog:]...)
+		v.shorten(maxLog)
 	}
 	v.wake()
+}
+
+// shorten removes the first changes of the log.
+func (v *view) shorten(n int) {
+	if n > 0 {
+		v.since, v.log = v.log[n-1].after.version, slices.Clone(v.log[n:])
+	}
 }
 
 // sameForUsers returns whether two states of a namespace give the same object.
