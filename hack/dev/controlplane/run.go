@@ -68,7 +68,7 @@ nsinit runs. Two initializers act on each new namespace: policy-population, a pr
   # alice again: the namespace is open, and she is its administrator
   kubectl -n shop create configmap hello
   kubectl nsinit create depot                        # returns when an administrator has approved depot
-  kubectl apply -f artifacts/examples/namespace-with-content.yaml
+  kubectl create -f artifacts/examples/namespace-with-content.yaml
                                                      # waits, if you approve bakery within 10 seconds
 
 Logs are in %[5]s. Ctrl-C stops everything. Until then, this shows each change of a NamespaceLifecycle:
