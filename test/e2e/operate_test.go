@@ -72,7 +72,7 @@ func TestOperate(t *testing.T) {
 		t.Errorf("skipping it again:\n%s", out)
 	}
 
-	c.RunDocumented(t, framework.SkipInitializerGuide, "Disable a configuration", words)
+	c.RunDocumented(t, framework.SkipInitializerGuide, "Delete a configuration", words)
 	framework.Eventually(t, "the configuration counts who waits for it", func(ctx context.Context) error {
 		configuration, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(ctx, stored.Name, metav1.GetOptions{})
 		if err == nil && (configuration.Status.Phase != v1alpha1.ConfigurationTerminating || configuration.Status.PendingNamespaces != 2) {
