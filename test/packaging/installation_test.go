@@ -457,9 +457,16 @@ func (i *installation) delivered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := i.Kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-k", dir); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		framework.Eventually(t, "kubectl validates "+name, func(context.Context) error {
+			_, err := i.Kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-k", dir)
+			if err != nil && strings.Contains(err.Error(), "failed to download openapi") {
+				return err // kube-apiserver is still adding the kinds to it
+			}
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			return nil
+		})
 		makes := strings.Contains(manifests, "- --certificates\n")
 		if cm := strings.HasSuffix(name, "cert-manager"); makes == cm || strings.Contains(manifests, "nsinit:certificates") == cm {
 			t.Errorf("%s: --certificates is %v, or the rights to certificates do not follow", name, makes)
