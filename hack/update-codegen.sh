@@ -79,7 +79,8 @@ kube::codegen::gen_client \
   "${ROOT}/sdk/apis"
 
 cd "${ROOT}"
-echo "==> docs/reference and docs/metrics.md"
+echo "==> docs/reference, docs/metrics.md and docs/why.md"
+UPDATE_DOCS=true go test -count=1 -run='^TestDocs$' ./pkg/diagnosis
 (cd hack/tools && CGO_ENABLED=0 go install github.com/elastic/crd-ref-docs)
 go run "${MODULE}/hack/reference" "${ROOT}"
 crd-ref-docs --log-level=ERROR --source-path=sdk/apis --config=hack/reference/crd-ref-docs.yaml --templates-dir=hack/reference/templates \

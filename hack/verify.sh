@@ -41,7 +41,7 @@ generated() {
   rm -f "${COPY}.log"
   while read -r file; do
     cmp -s "${file}" "${COPY}/${file}" || fail "${file} is out of date" "make generate"
-  done < <(git ls-files pkg sdk docs artifacts | grep -E '/zz_generated\.|^sdk/generated/|/generated\.(pb\.go|proto)$|^docs/(metrics\.md$|reference/)|^artifacts/helm/nsinit/templates/')
+  done < <(git ls-files pkg sdk docs artifacts | grep -E '/zz_generated\.|^sdk/generated/|/generated\.(pb\.go|proto)$|^docs/(metrics\.md$|why\.md$|reference/)|^artifacts/helm/nsinit/templates/')
   while read -r file; do
     [[ -f ${file} ]] || fail "${file} is missing" "make generate"
   done < <(cd "${COPY}" && find pkg sdk -name 'zz_generated.*' -o -name 'generated.pb.go' && find artifacts/helm/nsinit/templates docs/reference -type f)

@@ -291,16 +291,16 @@ func contentCauses() []entry {
 			{description: "see which server answers, and for which requests", command: "kubectl get $WEBHOOKS --output yaml"},
 			{description: "exempt this namespace in the webhook's namespaceSelector", command: "kubectl edit $WEBHOOK", risk: "the webhook does not check this namespace any more"},
 		}},
-		{WebhookUnavailable, "an admission webhook for such a request does not answer; a note if its failurePolicy is `Ignore`", []remedy{
+		{WebhookUnavailable, "an admission webhook for a deletion, or for the removal of a finalizer, does not answer; a note if its failurePolicy is `Ignore`", []remedy{
 			{description: "see which service it is, and start or fix it", command: "kubectl get $WEBHOOKS --output yaml"},
 			{description: "if the service was uninstalled, remove its webhooks", command: "kubectl delete $WEBHOOK", risk: "what the webhooks check or change is not checked or changed any more"},
 		}},
-		{PolicyRefusesDeletion, "a ValidatingAdmissionPolicy refuses such a request", []remedy{
+		{PolicyRefusesDeletion, "a ValidatingAdmissionPolicy refuses a deletion, or the removal of a finalizer", []remedy{
 			{description: doAsRefusalAsks},
 			{description: "read the policy", command: "kubectl get validatingadmissionpolicy $POLICY --output yaml"},
 			{description: "exempt this namespace in the binding, or remove the binding", command: "kubectl edit validatingadmissionpolicybinding $BINDING", risk: "the policy does not protect these objects any more"},
 		}},
-		{DeletionRefused, "such a request is refused for another reason", []remedy{{description: doAsRefusalAsks}}},
+		{DeletionRefused, "a deletion, or the removal of a finalizer, is refused for another reason", []remedy{{description: doAsRefusalAsks}}},
 		{ContentDeletionFailed, "the namespace controller cannot delete objects that you can delete", []remedy{
 			{description: "if you have just fixed the cause, wait a minute: it retries"},
 			{description: "see what refuses the deletion, by trying as the namespace controller does", command: "kubectl nsinit why $NAMESPACE --as=system:serviceaccount:kube-system:namespace-controller --as-group=system:serviceaccounts --as-group=system:serviceaccounts:kube-system --as-group=system:authenticated"},

@@ -513,7 +513,7 @@ func TestDocs(t *testing.T) {
 	if diff := cmp.Diff(want, strings.Split(got, "\n")); diff == "" {
 		return
 	} else if !found || os.Getenv("UPDATE_DOCS") == "" {
-		t.Fatalf("%s differs from the table of causes; run: UPDATE_DOCS=true go test ./pkg/diagnosis (-want +got):\n%s", path, diff)
+		t.Fatalf("%s differs from the table of causes; run make generate (-want +got):\n%s", path, diff)
 	}
 	if err := os.WriteFile(path, []byte(before+begin+strings.Join(want, "\n")+end+after), 0o600); err != nil {
 		t.Fatal(err)
