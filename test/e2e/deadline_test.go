@@ -110,6 +110,8 @@ func TestStalled(t *testing.T) {
 		t.Errorf("%v %s", err, out)
 	}
 	c.WaitEvents(t, namespace, "InitializerRunning", "InitializerStalled")
+	// The next turn would be reported, too, if it lasted.
+	c.RemoveFirst(t, namespace)
 	c.RemoveFirst(t, namespace)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionStalled, "False/TurnEnded")
 	if out, err := c.Kubectl("wait", "--for=condition=Stalled=false", "nsl/"+namespace, "--timeout=60s"); err != nil {
