@@ -27,8 +27,8 @@ import (
 const flagsHeader = `# Flags of the programs
 
 ` + written + `
-The flags of each program: first those of nsinit, then those of Kubernetes' libraries. The [pages of the plugin](plugin/README.md) list its
-flags.
+This page lists the flags of each program: first the flags of nsinit, then the flags of Kubernetes' libraries. For the flags of the kubectl
+plugin, see the [pages of its commands](plugin/README.md).
 `
 
 // flagsPage returns the page of the flags of the programs.
@@ -91,7 +91,7 @@ func printFlags(page *strings.Builder, flags *pflag.FlagSet, include func(name s
 			return
 		}
 		if empty {
-			page.WriteString("\n| flag | default | |\n| --- | --- | --- |\n")
+			page.WriteString("\n| flag | default | description |\n| --- | --- | --- |\n")
 			empty = false
 		}
 		value := ""

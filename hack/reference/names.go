@@ -26,7 +26,8 @@ import (
 const namesHeader = `# Labels, annotations, conditions and events
 
 ` + written + `
-The names that users see in objects, with their meaning. [Troubleshoot](../troubleshoot.md#see-what-a-namespace-waits-for) says what to do.
+This page lists the names that nsinit uses in objects, events and errors.
+[Troubleshoot](../troubleshoot.md#see-what-a-namespace-waits-for) says what to do.
 `
 
 // section is a table of the page.
@@ -48,22 +49,22 @@ func sections() []section {
 	)
 	var all []section
 	for _, s := range [][5]string{
-		{"Labels", "An optional policy [protects namespaces](../freeze.md#protect-namespaces-from-deletion) that have another label.", "label", `^Label[A-Z]`, api},
-		{"Annotations", "", "annotation", `^Annotation[A-Z]`, api},
+		{"Labels", "", "label", `^Label[A-Z]`, api},
+		{"Annotations", "An optional policy uses another annotation to [protect namespaces](../freeze.md#protect-namespaces-from-deletion) from deletion.", "annotation", `^Annotation[A-Z]`, api},
 		{"Finalizers", "", "finalizer", `Finalizer$|^FinalizerKubernetes$`, api},
-		{"Annotations of the audit log", "nsinit-apiserver sets them. The audit log of kube-apiserver reports the opening of a gate as `nsinit-guard/gate-opened`.", "annotation", `^Audit[A-Z]`, api},
+		{"Annotations of the audit log", "nsinit-apiserver sets these annotations in its audit log. The audit log of kube-apiserver reports the opening of a gate as `nsinit-guard/gate-opened`.", "annotation", `^Audit[A-Z]`, api},
 		{"Verbs", "RBAC grants these verbs. `kubectl nsinit rbac` prints the rules for an initializer.", "verb", `^Verb[A-Z]`, api},
 		{"Resources for authorization", "", "resource of nsinit.dev", `^Resource[A-Z]`, api},
-		{"Conditions of namespaces", "Namespaces and NamespaceLifecycles have these conditions. An AccessibleNamespace has those of its namespace.", "condition", conditions, ofNamespaces},
+		{"Conditions of namespaces", "Namespaces and NamespaceLifecycles have these conditions. An AccessibleNamespace has the conditions of its namespace.", "condition", conditions, ofNamespaces},
 		{"Reasons of these conditions", "", "reason", reasons, ofNamespaces},
-		{"Conditions of NamespaceInitializerConfigurations", "They also have the conditions `Ready` and `Stalled`.", "condition", conditions, ofRegistrations},
+		{"Conditions of NamespaceInitializerConfigurations", "NamespaceInitializerConfigurations also have the conditions `Ready` and `Stalled`.", "condition", conditions, ofRegistrations},
 		{"Reasons of conditions of configurations", "", "reason", reasons, ofRegistrations},
 		{"Conditions of populations", "NamespacePopulations and PopulatedNamespaces also have the condition `Ready`.", "condition", conditions, ofPopulations},
 		{"Reasons of conditions of populations", "", "reason", reasons, ofPopulations},
 		{"Reasons of errors", "", "reason", reasons, `^pkg/admission/`},
-		{"Events of namespaces", "Programs on the SDK record the last two. The event of an open gate has the reason of the condition `Ready`. " +
+		{"Events of namespaces", "Programs that use the SDK record `InitializerError` and `FinalizerError`. When a namespace opens, the event has the reason of the condition `Ready`. " +
 			"Events also report the reasons `InitializationFailed`, `OpenedByHand`, `Frozen` and `Unfrozen`, and the condition `PlanDegraded`.", "reason", `^event[A-Z]`, `^pkg/controller/lifecycle/|^sdk/initializer/`},
-		{"Events of the gate", "They are on the ValidatingAdmissionPolicy `nsinit-guard-create`.", "reason", `^event[A-Z]`, `^pkg/controller/gate/`},
+		{"Events of the gate", "nsinit-controller-manager records these events on the ValidatingAdmissionPolicy `nsinit-guard-create`.", "reason", `^event[A-Z]`, `^pkg/controller/gate/`},
 		{"Events of populations", "", "reason", `^event[A-Z]`, `^pkg/population/`},
 	} {
 		all = append(all, section{s[0], s[1], s[2], regexp.MustCompile(s[3]), regexp.MustCompile(s[4])})

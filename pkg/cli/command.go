@@ -39,9 +39,9 @@ import (
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "kubectl-nsinit",
-		Short: "Create namespaces, and see and change what they wait for",
-		Long: "kubectl nsinit creates namespaces, and shows and changes what they wait for until they are open or deleted.\n\n" +
-			"It is a plugin: kubectl runs the program kubectl-nsinit if it is in a folder of PATH.",
+		Short: "Create namespaces, and manage their initialization and deletion",
+		Long: "kubectl nsinit creates namespaces, shows what namespaces wait for, and manages their initialization and deletion.\n\n" +
+			"kubectl nsinit is a kubectl plugin: kubectl finds the program kubectl-nsinit in the folders of PATH.",
 		// kubectl shows plugins under this name.
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl nsinit"},
 		Version:       baseversion.Get().String(),

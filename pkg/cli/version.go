@@ -21,15 +21,16 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 )
 
-const versionLong = `Print the version of the plugin, and of the nsinit-apiserver in the cluster. A warning shows if the minor versions differ.
+const versionLong = `Print the version of the plugin, and the version of nsinit-apiserver in the cluster. The command prints a warning if the minor versions
+differ.
 
-The version of nsinit-apiserver is part of its OpenAPI document, which every authenticated user may read by default. The exit code is 1
-if it cannot be read.`
+The command reads the version of nsinit-apiserver from the OpenAPI document of nsinit-apiserver. By default, every authenticated user may
+read this document. If the command cannot read the version, the exit code is 1.`
 
-const versionExample = `  # Both versions
+const versionExample = `  # Print both versions
   kubectl nsinit version
 
-  # The version of nsinit-apiserver only, for a program
+  # Print only the version of nsinit-apiserver, for a script
   kubectl nsinit version --output=jsonpath={.serverVersion.gitVersion}`
 
 // versionOptions are the options of the command kubectl nsinit version.
@@ -61,7 +62,7 @@ func newVersionCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *c
 		Long:    versionLong,
 		Example: versionExample,
 	})
-	command.Flags().BoolVar(&o.client, "client", false, "Print the version of the plugin only. This needs no cluster.")
+	command.Flags().BoolVar(&o.client, "client", false, "Print only the version of the plugin, without contacting a cluster.")
 	return command
 }
 

@@ -96,26 +96,26 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Authentication.AddFlags(flags)
 	o.Authorization.AddFlags(flags)
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
-		"Kubeconfig of the cluster. Without it, the service account of the pod is used.")
-	flags.IntVar(&o.Workers, "workers", o.Workers, "Number of namespaces that are reconciled at the same time.")
+		"Kubeconfig of the cluster. Without this flag, the program uses the service account of its pod.")
+	flags.IntVar(&o.Workers, "workers", o.Workers, "Number of namespaces that nsinit-controller-manager reconciles at the same time.")
 	flags.DurationVar(&o.StalledAfter, "stalled-after", o.StalledAfter,
-		"How long a turn or the cleanup of a participant may last before the condition Stalled and an event report it. 0 disables the report.")
+		"How long an initializer's turn or a participant's cleanup may last. After this time, the condition Stalled and an event report the delay. 0 disables the report.")
 	flags.StringSliceVar(&o.RequiredObjects, "required-objects", o.RequiredObjects,
 		"Objects that must exist in a namespace before its gate opens, each as resource[.group]/name. An empty list disables the wait. "+
-			"nsinit-controller-manager needs the verbs list and watch for each of them.")
+			"nsinit-controller-manager needs the verbs list and watch for each object.")
 	flags.DurationVar(&o.RequiredTimeout, "required-objects-timeout", o.RequiredTimeout,
-		"How long an initialized namespace waits for a required object while no such object appears in any namespace. "+
-			"Then the gate opens, and a condition and an event report what did not exist.")
+		"How long an initialized namespace waits for a required object while no namespace gets such an object. "+
+			"After this time, the gate opens, and a condition and an event name the missing object.")
 	flags.BoolVar(&o.NamespaceTermination, termination.Name, o.NamespaceTermination,
-		"Delete the content of terminating namespaces, and remove their finalizer. For control planes without kube-controller-manager. "+
-			"It requires the permissions in artifacts/deploy/namespace-termination.yaml.")
+		"Delete the content of terminating namespaces, and then remove the finalizer kubernetes. Use this flag only on control planes without kube-controller-manager. "+
+			"The flag requires the permissions in artifacts/deploy/namespace-termination.yaml.")
 	flags.BoolVar(&o.Certificates.Enabled, certificates.Name, o.Certificates.Enabled,
-		"Issue and renew the certificates of nsinit's programs: a CA in the Secret "+o.Certificates.CASecret+", the serving certificate in the Secret "+
-			o.Certificates.ServingSecret+", and the caBundle of the APIService. It requires the permissions in artifacts/deploy/base/certificates.yaml.")
+		"Issue and renew the CA certificate in the Secret "+o.Certificates.CASecret+" and the serving certificate in the Secret "+o.Certificates.ServingSecret+
+			". nsinit-controller-manager also writes the CA certificate to the caBundle of the APIService. The flag requires the permissions in artifacts/deploy/base/certificates.yaml.")
 	flags.DurationVar(&o.Certificates.CA, "certificates-ca-validity", o.Certificates.CA,
-		"How long a CA is valid. It is renewed when a third of that time is left.")
+		"Validity of a new CA certificate. nsinit-controller-manager renews the certificate when a third of the validity is left.")
 	flags.DurationVar(&o.Certificates.Serving, "certificates-serving-validity", o.Certificates.Serving,
-		"How long a serving certificate is valid. It is renewed when a third of that time is left.")
+		"Validity of a new serving certificate. nsinit-controller-manager renews the certificate when a third of the validity is left.")
 	componentbaseoptions.BindLeaderElectionFlags(&o.LeaderElection, flags)
 }
 

@@ -185,7 +185,7 @@ func lifecycleCauses() []entry {
 		{description: actInItsPlace, command: release, risk: remainsAndEmpties, when: "REMOVABLE HOLDER"},
 	}
 	return []entry{
-		{InitializerPending, "an initializer has not acted; stuck once its turn is `Stalled`", []remedy{
+		{InitializerPending, "an initializer has not finished. The cause is stuck while the turn of the initializer is `Stalled`", []remedy{
 			{description: "contact your platform team", when: "TENANT"},
 			{description: startProgram, command: scaleWorkload, when: "STOPPED"},
 			{description: "read the NamespaceLifecycle", command: describeLifecycle, when: "INITIALIZER"},
@@ -193,7 +193,7 @@ func lifecycleCauses() []entry {
 			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
 			{description: "if it cannot be fixed soon, skip it in this namespace", command: "kubectl nsinit skip $NAMESPACE $INITIALIZER", risk: opensWithout},
 		}},
-		{InitializerNotServed, "no program reports that it serves the initializer; stuck if one reported before", []remedy{
+		{InitializerNotServed, "no program reports that it serves the initializer. The cause is stuck if a program reported earlier", []remedy{
 			{description: startProgram, command: scaleWorkload, when: "STOPPED"},
 			{description: "start the program of the initializer", when: "NEVER"},
 			{description: "check whether the program of that user runs, and read its log", when: "REPORTED"},
@@ -201,24 +201,24 @@ func lifecycleCauses() []entry {
 			{description: "read when programs reported", command: "kubectl describe nsic $CONFIGURATION"},
 			{description: "if a person does the work, remove the initializer when it is done", command: "kubectl nsinit done $NAMESPACE $INITIALIZER", risk: "if the work is not done, the namespace opens without it", when: "NEVER"},
 		}},
-		{InitializerSlow, "the turn of the initializer is stalled, but its program reports", []remedy{
+		{InitializerSlow, "the turn of the initializer is stalled, although its program reports that it runs", []remedy{
 			{description: "read the log of the program: it waits for something, or retries"},
 			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
 		}},
-		{InitializationFailed, "nsinit is about to delete the namespace; if the namespace stays, the deletion is refused", []remedy{
+		{InitializationFailed, "the initialization failed, and nsinit is about to delete the namespace. If the namespace stays, the deletion is refused", []remedy{
 			{description: "read the failure, and fix its cause before you create the namespace again", command: describeLifecycle},
 		}},
-		{ObjectsMissing, "an object of `--required-objects` does not exist; stuck if the namespace was opened without it", []remedy{
+		{ObjectsMissing, "an object of `--required-objects` does not exist. The cause is stuck if the namespace was opened without the object", []remedy{
 			{description: "check whether kube-controller-manager runs, and read its log: it creates these objects in every namespace"},
 			{description: "see which of them exist", command: "kubectl --namespace $NAMESPACE get serviceaccount/default configmap/kube-root-ca.crt"},
 			{description: "if your cluster does not create them, set --required-objects of nsinit-controller-manager"},
 		}},
-		{QuotaNotInForce, "kube-controller-manager has not counted a ResourceQuota of a closed namespace; stuck if it lasts", []remedy{
+		{QuotaNotInForce, "kube-controller-manager has not counted the resources of a ResourceQuota in a closed namespace. The cause is stuck if this takes longer than `--patience`", []remedy{
 			{description: "check whether kube-controller-manager runs, and read its log: its quota controller writes the status"},
 			{description: "if it runs, remove what it cannot count from the quota, such as count/ of a kind that does not exist"},
 			{description: "see which resources it has counted", command: "kubectl --namespace $NAMESPACE describe resourcequota $QUOTA"},
 		}},
-		{PlanDegraded, "the plan differs from the configurations; a note, because the namespace opens all the same", []remedy{
+		{PlanDegraded, "the plan differs from the configurations. This is a note, because the namespace opens anyway", []remedy{
 			{description: "see the plan, and why other initializers are left out", command: "kubectl nsinit plan $NAMESPACE"},
 			{description: "correct the configuration that the message names; this changes the plans of new namespaces"},
 		}},
@@ -229,7 +229,7 @@ func lifecycleCauses() []entry {
 
 func nsinitCauses() []entry {
 	return []entry{
-		{NsinitFailing, "nsinit-controller-manager fails to take the next step, as the condition `Failing` shows", []remedy{
+		{NsinitFailing, "nsinit-controller-manager fails to take the next step. The condition `Failing` of the namespace shows the error", []remedy{
 			{description: "fix the cause in the message; nsinit retries", when: "FAILING"},
 			{description: "check the installation and its storage", command: "kubectl nsinit check"},
 			{description: "read the log of nsinit-controller-manager", command: controllerLogs},
@@ -241,7 +241,7 @@ func nsinitCauses() []entry {
 			{description: "restart it", command: restart + "deployment,statefulset --selector app.kubernetes.io/name=" + installation.APIServer},
 			{description: "if you do not need nsinit any more, uninstall it in the order that docs/uninstall.md gives", risk: "without the gate, every user can write to namespaces that are not initialized; participants in deletions do not act any more"},
 		}},
-		{NsinitUninstalled, "the namespace waits for nsinit, which is not installed any more", []remedy{
+		{NsinitUninstalled, "the namespace waits for nsinit, but nsinit is not installed", []remedy{
 			{description: "install nsinit again as docs/install.md says, with its configurations"},
 			{description: "if you uninstalled it, open the namespace as it is", command: "kubectl label namespace $NAMESPACE $LABEL-", risk: "the namespace opens without what its initializers provide"},
 			{description: "if you uninstalled it, remove nsinit's finalizer, so that the namespace is removed", command: "kubectl get namespace $NAMESPACE" + dropFinalizer, risk: noParticipants},
@@ -257,7 +257,7 @@ func nsinitCauses() []entry {
 			{description: "check whether it runs, and read its log", command: listPods + "; " + controllerLogs},
 			{description: "restart it", command: restart + "deployment/" + installation.ControllerManager},
 		}},
-		{LifecycleMissing, "nsinit-controller-manager has not created the NamespaceLifecycle, or has not released the namespace after the cleanup", []remedy{
+		{LifecycleMissing, "nsinit-controller-manager has not created the NamespaceLifecycle, or has not removed its finalizer after the cleanup", []remedy{
 			{description: "read the log of nsinit-controller-manager", command: controllerLogs},
 		}},
 	}
@@ -273,7 +273,7 @@ func apiCauses() []entry {
 			{description: "start or fix its server", command: "kubectl --namespace $SERVER get pods"},
 			{description: "if no client needs the API any more, remove it", command: "kubectl delete apiservice $APISERVICE", risk: unreachable},
 		}},
-		{DiscoveryFailed, "an API cannot be discovered for another reason", []remedy{
+		{DiscoveryFailed, "the discovery of an API fails, although its APIService is not reported as unavailable", []remedy{
 			{description: "read what its server answers", command: "kubectl get --raw $PATH"},
 			{description: "see which server serves it", command: "kubectl get apiservices"},
 		}},
@@ -291,7 +291,7 @@ func contentCauses() []entry {
 			{description: "see which server answers, and for which requests", command: "kubectl get $WEBHOOKS --output yaml"},
 			{description: "exempt this namespace in the webhook's namespaceSelector", command: "kubectl edit $WEBHOOK", risk: "the webhook does not check this namespace any more"},
 		}},
-		{WebhookUnavailable, "an admission webhook for a deletion, or for the removal of a finalizer, does not answer; a note if its failurePolicy is `Ignore`", []remedy{
+		{WebhookUnavailable, "an admission webhook for deletions or for the removal of finalizers does not answer. This is a note if the failurePolicy of the webhook is `Ignore`", []remedy{
 			{description: "see which service it is, and start or fix it", command: "kubectl get $WEBHOOKS --output yaml"},
 			{description: "if the service was uninstalled, remove its webhooks", command: "kubectl delete $WEBHOOK", risk: "what the webhooks check or change is not checked or changed any more"},
 		}},
@@ -300,12 +300,12 @@ func contentCauses() []entry {
 			{description: "read the policy", command: "kubectl get validatingadmissionpolicy $POLICY --output yaml"},
 			{description: "exempt this namespace in the binding, or remove the binding", command: "kubectl edit validatingadmissionpolicybinding $BINDING", risk: "the policy does not protect these objects any more"},
 		}},
-		{DeletionRefused, "a deletion, or the removal of a finalizer, is refused for another reason", []remedy{{description: doAsRefusalAsks}}},
-		{ContentDeletionFailed, "the namespace controller cannot delete objects that you can delete", []remedy{
+		{DeletionRefused, "kube-apiserver refuses a deletion, or the removal of a finalizer, and the cause is neither a webhook nor a policy", []remedy{{description: doAsRefusalAsks}}},
+		{ContentDeletionFailed, "the namespace controller cannot delete objects, although you can delete them", []remedy{
 			{description: "if you have just fixed the cause, wait a minute: it retries"},
 			{description: "see what refuses the deletion, by trying as the namespace controller does", command: "kubectl nsinit why $NAMESPACE --as=system:serviceaccount:kube-system:namespace-controller --as-group=system:serviceaccounts --as-group=system:serviceaccounts:kube-system --as-group=system:authenticated"},
 		}},
-		{ContentFinalizer, "objects in the namespace are terminating, and wait for a finalizer", []remedy{
+		{ContentFinalizer, "objects in the namespace are terminating, and wait until a controller removes a finalizer", []remedy{
 			{description: startItAgain, command: scaleWorkload, when: "STOPPED"},
 			{description: readItsLog, command: logsOfWorkload, when: "LOGS"},
 			{description: readItsLog, when: "NOLOGS"},
@@ -314,13 +314,13 @@ func contentCauses() []entry {
 			{description: startController, when: "START"},
 			{description: "if the controller does not exist any more, remove the finalizer from each object", command: "kubectl --namespace $NAMESPACE get $OBJECT" + dropFinalizer, risk: remains, when: "REMOVABLE"},
 		}},
-		{GracePeriod, "objects in the namespace are terminating, and are in their grace period or still exist after it", []remedy{
+		{GracePeriod, "objects in the namespace are terminating. Their grace period is not over, or they still exist after it", []remedy{
 			{description: "read the state of the object", command: "kubectl --namespace $NAMESPACE describe $OBJECT"},
 			{description: "check whether the node exists and is Ready, and repair it", command: "kubectl get node $NODE"},
 			{description: "if the machine is off and does not return, remove the node and with it the pods", command: "kubectl delete node $NODE", risk: "if the machine is on, its containers continue, and Kubernetes does not know it"},
 			{description: "do not wait for the confirmation", command: "kubectl --namespace $NAMESPACE delete --grace-period=0 --force $PODS", risk: "if the node works, the containers can continue, with their volumes and their names"},
 		}},
-		{ClaimLost, "a PersistentVolumeClaim is in the phase `Lost`; a note, because it blocks no deletion", []remedy{
+		{ClaimLost, "a PersistentVolumeClaim is in the phase `Lost`. This is a note, because the claim blocks no deletion", []remedy{
 			{description: "read which volume it was", command: "kubectl --namespace $WHERE describe $CLAIMS"},
 			{description: "restore the volume, or delete the claim when no pod needs it", command: "kubectl --namespace $WHERE get pods"},
 		}},
@@ -331,7 +331,7 @@ func namespaceCauses() []entry {
 	const second = "delete the namespace again"
 	const restore, remove = getNamespace + `'.spec.finalizers = ["kubernetes"]'` + finalize, "kubectl delete namespace $NAMESPACE"
 	return []entry{
-		{NamespaceFinalizer, "a controller has not removed its finalizer from `metadata.finalizers`", []remedy{
+		{NamespaceFinalizer, "a controller has not removed its finalizer from `metadata.finalizers` of the namespace", []remedy{
 			{description: startItAgain, command: scaleWorkload, when: "STOPPED"},
 			{description: readItsLog, command: logsOfWorkload, when: "LOGS"},
 			{description: readItsLog, when: "NOLOGS"},
@@ -339,7 +339,7 @@ func namespaceCauses() []entry {
 			{description: startController, when: "START"},
 			{description: "if the controller does not exist any more, remove this finalizer", command: "kubectl get namespace $NAMESPACE" + dropFinalizer, risk: remains, when: "REMOVABLE"},
 		}},
-		{SpecFinalizer, "a controller has not removed its finalizer from `spec.finalizers`", []remedy{
+		{SpecFinalizer, "a controller has not removed its finalizer from `spec.finalizers` of the namespace", []remedy{
 			{description: startItAgain, command: scaleWorkload, when: "STOPPED"},
 			{description: readItsLog, command: logsOfWorkload, when: "LOGS"},
 			{description: readItsLog, when: "NOLOGS"},
@@ -348,23 +348,23 @@ func namespaceCauses() []entry {
 			{description: "wait some minutes: nsinit-controller-manager removes it", command: "kubectl nsinit check", when: "NAMEREUSE"},
 			{description: "if you uninstalled nsinit, remove this finalizer", command: getNamespace + `'.spec.finalizers -= ["$NAMEREUSE"]'` + finalize, risk: "requests that are still in progress can be stored in the next namespace of this name"},
 		}},
-		{FinalizersEmptied, "a client emptied `spec.finalizers` before the deletion, so no controller deletes the content", []remedy{
+		{FinalizersEmptied, "a client emptied `spec.finalizers` before the namespace was deleted, so no controller deletes the content", []remedy{
 			{description: second, command: remove, when: "EMPTY"},
 			{description: putBack, command: restore},
 			{description: second, command: remove, when: "CONTENT", risk: "the content remains stored, and is not visible until a namespace of this name is created again"},
 		}},
-		{OrphanedContent, "the namespace is deleted, but content is still stored: a client emptied `spec.finalizers` during the deletion, or a late request created it", []remedy{
+		{OrphanedContent, "the namespace does not exist any more, but its content is still stored. A client emptied `spec.finalizers` during the deletion, or a late request created the content", []remedy{
 			{description: "create the namespace again and delete it, which deletes its content", command: "kubectl create namespace $NAMESPACE && kubectl delete namespace $NAMESPACE", risk: inUse},
 		}},
-		{NamespaceControllerSilent, "kube-controller-manager does not run, or does not delete the content", []remedy{
+		{NamespaceControllerSilent, "kube-controller-manager does not run, or does not delete the content of the namespace", []remedy{
 			{description: "check whether kube-controller-manager runs, and read its log", command: "kubectl --namespace kube-system get pods --selector component=kube-controller-manager; kubectl --namespace kube-system get lease kube-controller-manager"},
 			{description: "on a control plane without it, run nsinit-controller-manager with --namespace-termination (docs/required-objects.md)"},
 		}},
-		{NamespaceControllerAtWork, "kube-controller-manager deletes the content, and no other cause is known", nil},
-		{DeletionProtected, "a deletion of the namespace would be refused; a note, unless nsinit has to delete it", []remedy{
+		{NamespaceControllerAtWork, "kube-controller-manager is deleting the content of the namespace, and no other cause is known", nil},
+		{DeletionProtected, "kube-apiserver would refuse a deletion of the namespace. This is a note, unless nsinit has to delete the namespace", []remedy{
 			{description: "if the namespace is to be deleted, " + doAsRefusalAsks},
 		}},
-		{NamespaceFrozen, "an administrator froze the namespace; a note, unless its content has to be deleted", []remedy{
+		{NamespaceFrozen, "an administrator froze the namespace. This is a note, unless the content of the namespace has to be deleted", []remedy{
 			{description: "ask the user who froze it"},
 			{description: "unfreeze it", command: "kubectl nsinit unfreeze $NAMESPACE", risk: "tenants can write into the namespace again. If it is being deleted, its content is deleted"},
 		}},

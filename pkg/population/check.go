@@ -22,9 +22,10 @@ import (
 )
 
 const (
-	// ReasonApplied: every object could be applied.
+	// ReasonApplied: every object was applied.
 	ReasonApplied = "Applied"
-	// ReasonInvalid: the running version of policy-population cannot compile the population. Fix what the message says.
+	// ReasonInvalid: this version of policy-population cannot compile the population. Fix the
+	// error that the message describes.
 	ReasonInvalid = "InvalidManifest"
 	// ReasonFailed: an object could not be applied.
 	ReasonFailed = "ManifestFailed"
@@ -34,13 +35,13 @@ const (
 
 // Other reasons of the condition Ready, and of errors of Check.
 const (
-	// reasonApplicable: every manifest could be applied to a new namespace.
+	// reasonApplicable: policy-population can apply every manifest to a new namespace.
 	reasonApplicable = "ManifestsApplicable"
 	// reasonKindNotFound: the cluster does not know the kind of a manifest.
 	reasonKindNotFound = "KindNotFound"
 	// reasonNotPermitted: policy-population lacks a permission that a manifest needs.
 	reasonNotPermitted = "NotPermitted"
-	// reasonCheckFailed: policy-population cannot find out whether the manifests could be applied.
+	// reasonCheckFailed: policy-population cannot check whether it can apply the manifests.
 	reasonCheckFailed = "CheckFailed"
 )
 

@@ -45,11 +45,11 @@ func New(name string, workers int) *Options {
 func (o *Options) Command(short string, run func(context.Context) error) *cobra.Command {
 	command := NewCommand(o.name, short, o.logs, run)
 	flags := command.Flags()
-	flags.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig of the cluster. Without it, the service account of the pod is used.")
-	flags.IntVar(&o.Workers, "workers", o.Workers, "Maximum number of namespaces that are processed at the same time.")
-	flags.BoolVar(&o.elect, "leader-elect", o.elect, "Elect one of several replicas to act, with a Lease.")
-	flags.StringVar(&o.lease, "leader-elect-lease", o.lease, "NAMESPACE/NAME of the Lease.")
-	flags.StringVar(&o.health, "health-bind-address", o.health, "Address, such as :8081, that serves /livez, /readyz and /metrics over HTTP. Empty: none.")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig of the cluster. Without this flag, the program uses the service account of its pod.")
+	flags.IntVar(&o.Workers, "workers", o.Workers, "Maximum number of namespaces that the program processes at the same time.")
+	flags.BoolVar(&o.elect, "leader-elect", o.elect, "Elect a leader among the replicas with a Lease. Only the leader acts.")
+	flags.StringVar(&o.lease, "leader-elect-lease", o.lease, "NAMESPACE/NAME of the Lease for the leader election.")
+	flags.StringVar(&o.health, "health-bind-address", o.health, "Address, such as :8081, on which the program serves /livez, /readyz and /metrics over HTTP. By default, the program does not serve these paths.")
 	return command
 }
 

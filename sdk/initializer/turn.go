@@ -31,9 +31,11 @@ import (
 )
 
 const (
-	// eventInitializerError: Initialize of the initializer returned an error, and is tried again.
+	// eventInitializerError: the function Initialize of the initializer returned an error. The
+	// SDK calls the function again.
 	eventInitializerError = "InitializerError"
-	// eventFinalizerError: Finalize of the participant returned an error, and is tried again.
+	// eventFinalizerError: the function Finalize of the participant returned an error. The SDK
+	// calls the function again.
 	eventFinalizerError = "FinalizerError"
 )
 

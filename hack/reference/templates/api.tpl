@@ -3,8 +3,8 @@
 
 <!-- Written by crd-ref-docs from the comments in sdk/apis: change them there and run make generate. -->
 
-The kinds of nsinit.dev/v1alpha1, and the types of their fields. `kubectl explain KIND.FIELD` shows the same texts. Objects also have
-`apiVersion: nsinit.dev/v1alpha1` and their `kind`.
+This page describes the kinds of nsinit.dev/v1alpha1 and the types of their fields. `kubectl explain KIND.FIELD` shows the same texts. Each
+object also has `apiVersion: nsinit.dev/v1alpha1` and its `kind`.
 
 ## Kinds
 {{ range . }}{{ range .SortedTypes }}{{ $kind := false }}{{ range .Members }}{{ if eq .Name "metadata" }}{{ $kind = true }}{{ end }}{{ end }}

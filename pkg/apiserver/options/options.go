@@ -125,13 +125,13 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Run.AddUniversalFlags(flags)
 	o.Recommended.AddFlags(flags)
 	flags.StringVar(&o.EmbeddedEtcdDir, flagEtcdDir, o.EmbeddedEtcdDir,
-		"Data directory of the embedded etcd, which the command etcd runs, and which listens on a unix socket in this directory only. "+
-			"Without --etcd-servers, the default is "+defaultEtcdDir+". It cannot be combined with --etcd-servers.")
+		"Data directory of the embedded etcd, which listens only on a unix socket in this directory. The command nsinit-apiserver etcd runs the embedded etcd. "+
+			"Without --etcd-servers, the default is "+defaultEtcdDir+". This flag cannot be combined with --etcd-servers.")
 	flags.StringVar(&o.StorageIdentity, "storage-identity-configmap", o.StorageIdentity,
-		"NAMESPACE/NAME of the ConfigMap that names the storage in use. While the storage is another one, or empty, requests for NamespaceLifecycles are refused.")
+		"NAMESPACE/NAME of the ConfigMap that contains the identity of the storage. While the storage has another identity or none, nsinit-apiserver refuses requests for NamespaceLifecycles.")
 	flags.DurationVar(&o.ReadRepairAfter, "read-repair-after", o.ReadRepairAfter,
-		"How long an initializer with failurePolicy Ignore can have its turn, if its deadline has passed, before a GET of the NamespaceLifecycle skips it. "+
-			"The controller manager skips it at its deadline; this is for the case that it does not run. 0 means never.")
+		"A GET of a NamespaceLifecycle skips an initializer with failurePolicy Ignore if the deadline has passed, and the turn began longer ago than this time. "+
+			"The flag has an effect only while nsinit-controller-manager is down, because nsinit-controller-manager skips such an initializer at the deadline. With 0, a GET skips no initializer.")
 }
 
 // Complete fills in what follows from other options.

@@ -36,7 +36,7 @@ func newEtcdCommand() *cobra.Command {
 	}
 	command.Flags().StringVar(&dir, flagEtcdDir, dir, "Data directory of the embedded etcd.")
 	command.Flags().Int64Var(&quota, flagQuota, quota,
-		"Size of the database in bytes from which the embedded etcd refuses writes. 0: two fifths of the volume of the directory, at most 8 GiB.")
+		"Maximum size of the database in bytes. The embedded etcd refuses writes above this size. With 0, the maximum is two fifths of the volume that contains the data directory, but not more than 8 GiB.")
 	return command
 }
 
@@ -51,7 +51,7 @@ func newStorageCommand() *cobra.Command {
 	command.PersistentFlags().StringVar(&dir, flagEtcdDir, dir, "Data directory of the embedded etcd.")
 	command.AddCommand(&cobra.Command{
 		Use:   "save FILE",
-		Short: "Save a snapshot of the running embedded etcd to a file, or with - to standard output",
+		Short: "Save a snapshot of the running embedded etcd to FILE (- is standard output)",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			size, err := save(command, dir, args[0])
@@ -62,7 +62,7 @@ func newStorageCommand() *cobra.Command {
 		},
 	}, &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Restore a snapshot from a file, or with - from standard input, into an empty data directory while the embedded etcd does not run",
+		Short: "Restore a snapshot from FILE (- is standard input) into an empty data directory, while the embedded etcd is stopped",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			from := command.InOrStdin()

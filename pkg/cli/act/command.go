@@ -55,12 +55,14 @@ func NewDoneCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobr
 	return newCommand(f, streams, &cobra.Command{
 		Use:   "done NAMESPACE INITIALIZER",
 		Short: "Report that an initializer has done its work in a namespace",
-		Long: `Remove an initializer from the pending ones of a namespace, as the initializer itself does when its work is done.
+		Long: `Remove an initializer from the pending initializers of a namespace. Usually, an initializer removes itself when its work is done.
 
-The initializer must have its turn. If it is already done, the command succeeds and changes nothing. You need the permission of the
-initializer: the verb initialize on initializers.nsinit.dev with its name. For an initializer that will not do its work, use kubectl
-nsinit skip.`,
-		Example: `  # Approve the namespace shop, where the approval is an initializer without a program
+The initializer must have its turn. If the initializer is already done, the command succeeds and changes nothing. If the initializer will
+not do its work, run kubectl nsinit skip instead.
+
+You need the verb initialize on the namespace, and on initializers.nsinit.dev with the name of the initializer. kubectl nsinit rbac prints
+the roles.`,
+		Example: `  # Approve the namespace shop: a person acts as the initializer approval.example.com
   kubectl nsinit done shop approval.example.com`,
 	}, verb{
 		past: "done", before: isIn(v1alpha1.InitializerDone),
@@ -73,11 +75,13 @@ func NewSkipCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobr
 	return newCommand(f, streams, &cobra.Command{
 		Use:   "skip NAMESPACE INITIALIZER",
 		Short: "Skip a broken initializer in a namespace",
-		Long: `Remove an initializer that does not do its work from the pending ones of a namespace. The NamespaceLifecycle records who skipped it.
+		Long: `Remove an initializer from the pending initializers of a namespace, although the work of the initializer is not done. The namespace can
+then open without the content that this initializer provides.
 
-The initializer must have its turn. You need the permission of the initializer, or the verb open on namespaces. The namespace opens
-without the contents that the initializer provides.`,
-		Example: `  # The log store is down, and the team needs its namespace now
+The initializer must have its turn. The NamespaceLifecycle records who skipped the initializer.
+
+You need the permissions for kubectl nsinit done, or the verb open on namespaces.`,
+		Example: `  # Skip an initializer whose log store is down, because the team needs the namespace now
   kubectl nsinit skip shop log-index.example.com`,
 	}, verb{
 		past: "skipped", before: isIn(v1alpha1.InitializerSkipped),
@@ -97,13 +101,14 @@ func NewFailCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobr
 	message := ""
 	command := newCommand(f, streams, &cobra.Command{
 		Use:   "fail NAMESPACE INITIALIZER",
-		Short: "Report that an initializer cannot do its work in a namespace, which nsinit then deletes",
-		Long: `Make the initialization of a namespace fail, as the initializer itself does if no retry can succeed. nsinit deletes the namespace, and shows
-the message in its conditions and events.
+		Short: "Fail the initialization of a namespace, so that nsinit deletes the namespace",
+		Long: `Report that an initializer cannot do its work in a namespace. The initialization then fails: nsinit shows the message in the conditions
+and events of the namespace, and deletes the namespace. Usually, an initializer reports the failure itself when no retry can succeed.
 
-The initializer must have its turn. If it failed before, the command succeeds and changes nothing. You need the permission of the
-initializer, or the verb open on namespaces.`,
-		Example: `  # Refuse the namespace shop, where the approval is an initializer without a program
+The initializer must have its turn. If the initializer has already failed, the command succeeds and changes nothing.
+
+You need the permissions for kubectl nsinit done, or the verb open on namespaces.`,
+		Example: `  # Refuse the namespace shop: a person acts as the initializer approval.example.com
   kubectl nsinit fail shop approval.example.com --message="no cost centre"`,
 	}, verb{
 		past: "failed", before: isIn(v1alpha1.InitializerFailed),
@@ -127,12 +132,14 @@ func NewFinalizeCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *
 	return newCommand(f, streams, &cobra.Command{
 		Use:   "finalize NAMESPACE PARTICIPANT",
 		Short: "Report that a participant has cleaned up after a namespace that is being deleted",
-		Long: `Remove a participant from the finalizers of a NamespaceLifecycle, as the participant itself does when it has cleaned up.
+		Long: `Remove a participant from the finalizers of a NamespaceLifecycle. Usually, a participant removes itself when it has cleaned up.
 
-If the participant was released before, or if there is no NamespaceLifecycle any more, the command succeeds and changes nothing. You
-need the permission of the participant: the verb finalize on initializers.nsinit.dev with its name. What the participant did not clean up
-stays behind, perhaps outside the cluster.`,
-		Example: `  # The participant was uninstalled, and its index was removed by hand
+The command itself cleans up nothing. What the participant has not cleaned up remains, perhaps outside the cluster.
+
+If the participant is already removed, or if the NamespaceLifecycle no longer exists, the command succeeds and changes nothing.
+
+You need the verb finalize on initializers.nsinit.dev with the name of the participant. kubectl nsinit rbac --finalizer prints the roles.`,
+		Example: `  # Remove a participant that was uninstalled, after you have deleted its index by hand
   kubectl nsinit finalize shop log-index.example.com`,
 	}, verb{
 		past: "released", rbac: " --finalizer", without: true,
@@ -213,7 +220,7 @@ func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, command *
 		return v.complete(command.Context(), f, args), cobra.ShellCompDirectiveNoFileComp
 	}
 	o.DryRun.AddFlag(command)
-	command.Flags().StringVar(&o.uid, "uid", o.uid, "UID of the namespace. If another namespace has the name now, the command changes nothing.")
+	command.Flags().StringVar(&o.uid, "uid", o.uid, "Expected UID of the namespace. If the namespace has another UID, the command changes nothing.")
 	return cmdutil.NewCommand(f, o, command)
 }
 

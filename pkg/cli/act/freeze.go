@@ -40,23 +40,24 @@ func NewFreezeCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *co
 	o := &freezeOptions{freeze: true}
 	command := o.newCommand(f, streams, "frozen", &cobra.Command{
 		Use:   "freeze NAMESPACE",
-		Short: "Stop the writes of tenants into a namespace",
-		Long: `Freeze a namespace: kube-apiserver refuses the writes of its tenants and of their pods, and the deletion of the namespace. Tenants can
-still read. The message of each refusal says who froze the namespace and why.
+		Short: "Freeze a namespace, so that tenants cannot write to the namespace",
+		Long: `Freeze a namespace. kube-apiserver then refuses the writes of the tenants and of their pods, and the deletion of the namespace. Tenants
+can still read. The message of each refusal shows who froze the namespace, and why.
 
-If another user froze the namespace, or for another reason, the command fails and says who and why. With --overwrite, it replaces both:
-the first unfreeze then ends the freeze for both reasons.
+If the namespace is already frozen by another user or for another reason, the command fails, and shows that user and that reason. With
+--overwrite, the command replaces the user and the reason. A single unfreeze then ends the freeze for both reasons.
 
-Users with the verb initialize on the namespace can still write, such as the controllers of Kubernetes and initializers, but they delete
-nothing except pods whose nodes fail, and endpoints. CronJobs start no Jobs. If the namespace is being deleted, what is left of its content
-is kept until you unfreeze it.
+Users with the verb initialize on the namespace can still write, for example initializers and the controllers of Kubernetes. These users
+cannot delete objects. Kubernetes still deletes endpoints, and pods that lose their place on a node. CronJobs start no Jobs.
 
-You need the verb freeze on namespaces, which the ClusterRole nsinit:freeze contains.`,
-		Example: `  # Keep everything as it is during an incident
+If the namespace is being deleted, the content that still exists is kept until you unfreeze the namespace.
+
+You need the verb freeze on namespaces. The ClusterRole nsinit:freeze contains this verb.`,
+		Example: `  # Keep the content of the namespace shop as it is during an incident
   kubectl nsinit freeze shop --reason="incident 4711: evidence"`,
 	})
-	command.Flags().StringVar(&o.Reason, "reason", "", "Why the namespace is frozen, for its tenants. One line with at most 512 characters.")
-	command.Flags().BoolVar(&o.Overwrite, "overwrite", false, "Replace the user and the reason of a namespace that is already frozen.")
+	command.Flags().StringVar(&o.Reason, "reason", "", "Why the namespace is frozen. kube-apiserver shows the reason to tenants. One line with at most 512 characters.")
+	command.Flags().BoolVar(&o.Overwrite, "overwrite", false, "If the namespace is already frozen, replace the recorded user and reason.")
 	return command
 }
 
@@ -65,12 +66,12 @@ func NewUnfreezeCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *
 	o := &freezeOptions{}
 	command := o.newCommand(f, streams, "unfrozen", &cobra.Command{
 		Use:   "unfreeze NAMESPACE",
-		Short: "Allow the writes of tenants into a frozen namespace again",
-		Long: `Unfreeze a namespace that kubectl nsinit freeze froze. The condition Frozen of the namespace then says who unfroze it and why, and who
-had frozen it and why. If the namespace is not frozen, the command succeeds and changes nothing.
+		Short: "Unfreeze a namespace, so that tenants can write to the namespace again",
+		Long: `Unfreeze a frozen namespace. The condition Frozen of the namespace then shows who froze the namespace, who unfroze the namespace, and the
+reasons. If the namespace is not frozen, the command succeeds and changes nothing.
 
-You need the verb freeze on namespaces, which the ClusterRole nsinit:freeze contains.`,
-		Example: `  # The incident is over
+You need the verb freeze on namespaces. The ClusterRole nsinit:freeze contains this verb.`,
+		Example: `  # Unfreeze the namespace shop after an incident
   kubectl nsinit unfreeze shop --reason="incident 4711: evidence is saved"`,
 	})
 	command.Flags().StringVar(&o.Reason, "reason", "", "Why the namespace is unfrozen. One line with at most 512 characters.")

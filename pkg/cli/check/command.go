@@ -28,21 +28,24 @@ import (
 // interval is the time between two checks of an installation that is not complete.
 const interval = 2 * time.Second
 
-const long = `Check whether nsinit is installed correctly: the version of Kubernetes, the API and its certificates, the controllers, the
-policies and what they depend on, and whether a new namespace would be closed.
+const long = `Check whether nsinit is installed correctly. The command checks the Kubernetes version, the API, the certificates, the storage, the
+controllers, the policies and their ConfigMaps. It also checks whether a new namespace would be closed.
 
-With --pre, say before the installation what would block it, or harm it later: the version, the policies that kube-apiserver serves, the
-aggregation layer, your permissions, what a former installation has left, the default StorageClass, and the policies and webhooks of
-other programs that can refuse what nsinit writes. It does not evaluate their conditions.
+With --pre, the command checks a cluster before the installation, and shows what would block or harm the installation. It checks the
+Kubernetes version, the kinds of policies that kube-apiserver serves, and the aggregation layer. It also checks your permissions, the
+default StorageClass, and whether a former installation left objects. Finally, it lists admission policies and webhooks
+that can refuse requests of nsinit. It does not evaluate the conditions of these policies and webhooks.
 
-With --wait, the command waits until the installation is complete: every program runs its newest version, and no check finds a
-problem. It prints what it waits for.
+With --wait, the command waits until every program of nsinit runs its newest version, and no check finds a problem. The command prints
+what it waits for.
 
-With a name, say whether a new namespace of this name would be closed, or which line of the ConfigMap nsinit-exemptions exempts it.
-Without --creator, you are the creator.
+With the name of a namespace, the command shows whether nsinit would close a new namespace of this name. If a line of the ConfigMap
+nsinit-exemptions exempts the namespace, the command shows the line. Without --creator, you are the creator.
 
-The command changes nothing: it sends writes with dry-run. The exit code is 0 if everything is OK, 2 if there are warnings, 3 if there
-are problems, which includes an installation that is not complete within --timeout, and 1 if the cluster cannot be reached.`
+The command changes nothing: every write that it sends is a dry run.
+
+The exit code is 0 if every check is OK, 2 if a check has a warning, and 3 if a check finds a problem. With --wait, it is also 3 if the
+installation is not complete within --timeout. The exit code is 1 if the command cannot reach the cluster.`
 
 const example = `  # Check a cluster before the installation
   kubectl nsinit check --pre
@@ -50,13 +53,13 @@ const example = `  # Check a cluster before the installation
   # Check the installation
   kubectl nsinit check
 
-  # Wait until the installation is complete, and check it
+  # Wait until the installation is complete, and check the installation
   kubectl nsinit check --wait --timeout=10m
 
-  # Warnings and problems, for a program
+  # Print only warnings and problems, for a script
   kubectl nsinit check --output=json | jq '.items[] | select(.state != "OK")'
 
-  # Would a namespace shop be closed if an operator created it?
+  # Would nsinit close the namespace shop if an operator created this namespace?
   kubectl nsinit check shop --creator=system:serviceaccount:olm:operator --groups=system:serviceaccounts,system:serviceaccounts:olm`
 
 // Options are the options of the command.
@@ -76,14 +79,14 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
 	command := cmdutil.NewCommand(f, o, &cobra.Command{
 		Use:     "check [NAMESPACE]",
-		Short:   "Check whether nsinit can be installed, is installed correctly, or would close a namespace",
+		Short:   "Check the installation of nsinit, or check a cluster before the installation",
 		Long:    long,
 		Example: example,
 	})
 	flags := command.Flags()
 	flags.StringVar(&o.Creator, "creator", o.Creator, "The user who creates the namespace.")
-	flags.StringSliceVar(&o.Groups, "groups", o.Groups, "The groups of that user.")
-	flags.BoolVar(&o.Pre, "pre", o.Pre, "Check what would block an installation, before it.")
+	flags.StringSliceVar(&o.Groups, "groups", o.Groups, "The groups of the creator.")
+	flags.BoolVar(&o.Pre, "pre", o.Pre, "Check a cluster before the installation.")
 	flags.BoolVar(&o.Wait, "wait", o.Wait, "Wait until the installation is complete.")
 	cmdutil.DurationVar(flags, &o.Timeout, "timeout", 5*time.Minute, "How long to wait with --wait. 0 waits indefinitely.")
 	o.timeoutGiven = func() bool { return flags.Changed("timeout") }

@@ -20,19 +20,20 @@ import (
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned/scheme"
 )
 
-const long = `Show the namespaces that you may get, also if you may not list all namespaces.
+const long = `Show the namespaces that you may get, even if you may not list all namespaces of the cluster.
 
-A namespace that is being initialized is shown to its creator. With --all, it is shown to everyone who may get it.
+By default, the command shows an initializing namespace only to the creator of the namespace. With --all, the command shows every
+initializing namespace that you may get.
 
-You need the permission to list AccessibleNamespaces, which the ClusterRole nsinit:tenant contains.`
+You need the permission to list AccessibleNamespaces. The ClusterRole nsinit:tenant contains this permission.`
 
-const example = `  # My namespaces
+const example = `  # Show your namespaces
   kubectl nsinit list
 
-  # Show a namespace when it opens
+  # Show your namespaces, and then each namespace that opens
   kubectl nsinit list --watch
 
-  # The names of my namespaces that I can write to
+  # Print the names of the namespaces that are open
   kubectl nsinit list --output=jsonpath='{.items[?(@.status.phase=="Active")].metadata.name}'`
 
 // Options are the options of the command.
@@ -47,8 +48,8 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme)}}
 	o.PrintFlags.Wide = true
 	command := cmdutil.NewCommand(f, o, &cobra.Command{Use: "list", Short: "Show the namespaces that you may get", Long: long, Example: example})
-	command.Flags().BoolVarP(&o.All, "all", "A", o.All, "Also show namespaces that are being initialized.")
-	command.Flags().BoolVarP(&o.Watch, "watch", "w", o.Watch, "Also show each change. The server ends the watch after 30 to 60 minutes.")
+	command.Flags().BoolVarP(&o.All, "all", "A", o.All, "Also show initializing namespaces that other users created.")
+	command.Flags().BoolVarP(&o.Watch, "watch", "w", o.Watch, "After the list, show each change. The server ends the watch after 30 to 60 minutes.")
 	return command
 }
 

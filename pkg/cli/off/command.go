@@ -54,23 +54,25 @@ func NewOffCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra
 	o.run = o.off
 	command := newCommand(f, streams, o, &cobra.Command{
 		Use:   "off",
-		Short: "Stop closing new namespaces, also while nsinit does not run",
-		Long: `Stop closing new namespaces. The command needs only kube-apiserver, so it is the way back if an installation or an upgrade fails.
+		Short: "Stop closing new namespaces, even while nsinit is down",
+		Long: `Stop closing new namespaces, for example after an installation or an upgrade failed. The command needs only kube-apiserver. It does
+the following, and prints each object that it changes:
 
-It creates the ConfigMap nsinit-off, and removes what brings the stamp and the guard of creation into force. If the API of nsinit is not
-available, it also removes the APIService, because Kubernetes removes no namespace while an API does not answer. Configurations and
-NamespaceLifecycles are kept. It prints what it changes.
+- It creates the ConfigMap nsinit-off. While this ConfigMap exists, nsinit-controller-manager does not close new namespaces.
+- It deletes the binding of the policy nsinit-guard-create, and the binding or the webhook of the stamp.
+- If the API of nsinit is unavailable, it deletes the APIService. Kubernetes removes no namespace while a registered API is unavailable.
 
-Closed namespaces stay closed until nsinit has initialized them. With --open-closed, the command opens them as they are.
+Configurations and NamespaceLifecycles stay. Closed namespaces stay closed until nsinit has initialized these namespaces. With
+--open-closed, the command opens closed namespaces as they are.
 
-To close new namespaces again: kubectl nsinit on`,
-		Example: `  # What would change
+To close new namespaces again, run kubectl nsinit on.`,
+		Example: `  # Show what the command would change
   kubectl nsinit off --open-closed --dry-run=server
 
-  # Stop closing new namespaces, and open those that are closed
+  # Stop closing new namespaces, and open the closed namespaces
   kubectl nsinit off --open-closed`,
 	})
-	command.Flags().BoolVar(&o.OpenClosed, "open-closed", false, "Open closed namespaces, without their remaining initializers.")
+	command.Flags().BoolVar(&o.OpenClosed, "open-closed", false, "Open closed namespaces, without waiting for the remaining initializers.")
 	return command
 }
 
@@ -80,10 +82,12 @@ func NewOnCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.
 	o.run = o.on
 	return newCommand(f, streams, o, &cobra.Command{
 		Use:   "on",
-		Short: "Close new namespaces again, after off",
-		Long: `Close new namespaces again: restore the APIService if kubectl nsinit off removed it, and delete the ConfigMap nsinit-off. Once nsinit
-works, nsinit-controller-manager brings the stamp and the guard of creation into force. Namespaces that were created meanwhile stay open.`,
-		Example: `  # Close new namespaces again, and wait until they are
+		Short: "Close new namespaces again, after kubectl nsinit off",
+		Long: `Close new namespaces again, after kubectl nsinit off. If off deleted the APIService, the command restores the APIService. The command then
+deletes the ConfigMap nsinit-off.
+
+When nsinit works, nsinit-controller-manager closes new namespaces again. Namespaces that were created in the meantime stay open.`,
+		Example: `  # Close new namespaces again, and wait until nsinit closes new namespaces
   kubectl nsinit on
   kubectl nsinit check --wait`,
 	})

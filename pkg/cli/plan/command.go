@@ -33,17 +33,19 @@ import (
 // readers are the arguments of kubectl nsinit rbac for the permission to read NamespaceLifecycles and configurations.
 const readers = "--view"
 
-const long = `Show the plan of a namespace: which initializers act on it, in which order, and why the other registered initializers do not.
+const long = `Show the plan of a namespace: which initializers act on the namespace, and in which order. The command also shows why the other registered
+initializers are not in the plan.
 
-If the namespace exists, the command shows the plan that it got when it was created, and compares it with the current
-configurations. If the namespace does not exist, the command evaluates the configurations of the cluster for a namespace that
---creator, --groups and --labels describe; you are the creator by default. It does not know annotations and the UID of such a
+If the namespace exists, the command shows the plan that is stored, and compares this plan with the current configurations.
+
+If the namespace does not exist, the command predicts the plan from the current configurations. Describe the future namespace with
+--creator, --groups and --labels. Without --creator, you are the creator. The command cannot predict the UID and the annotations of the
 namespace.`
 
-const example = `  # The initializers of the namespace shop, and why others are left out
+const example = `  # Show the initializers of the namespace shop, and why other initializers are left out
   kubectl nsinit plan shop
 
-  # The initializers of the next namespace that alice creates
+  # Predict the initializers of a namespace that alice creates
   kubectl nsinit plan team-a-shop --creator=alice --groups=team-a --labels=tier=self-service`
 
 // Options are the options of the command.

@@ -31,27 +31,31 @@ import (
 // exitRefused says that something could not be applied.
 const exitRefused cmdutil.ExitCode = 2
 
-const long = `Show what NamespacePopulations put into a namespace, without storing anything.
+const long = `Show which objects NamespacePopulations put into a namespace. The command stores nothing.
 
-If the namespace exists, the command applies each object with dry-run, and shows what the API server refuses. For populations with scope
-All, objects of other clients are conflicts. The command uses your permissions: to test those of policy-population, name its service
-account with --as. If the namespace does not exist, the command renders the objects for a namespace that --creator, --groups and --labels
-describe; you are the creator by default. It reports unknown kinds and missing permissions, but no other refusals.
+If the namespace exists, the command applies each object with a dry run, and shows which objects kube-apiserver refuses. For populations
+with scope All, it reports each object that belongs to another client as a conflict.
 
-With --all, the command shows what policy-population reports of each population with scope All: how many objects it would create, change
-and delete in the namespaces that exist, or still has to, and the first ten problems. Objects of other clients are conflicts and stay as
-they are. Namespaces that are closed, frozen, terminating or exempt by name, and those whose name starts with "kube-", get nothing.
+If the namespace does not exist, the command renders the objects for a future namespace. Describe this namespace with --creator, --groups
+and --labels. Without --creator, you are the creator. In this case, the command reports only unknown kinds and missing permissions.
 
-The exit code is 0 if every object can be applied, 2 if one cannot, and 1 after another error, or with --all if not every namespace was
-checked yet.`
+The command uses your permissions. To test the permissions of policy-population, name the service account of policy-population with --as.
 
-const example = `  # The objects of the namespace shop, applied with the permissions of policy-population
+With --all, the command shows the report of policy-population on each population with scope All. A report shows how many objects
+policy-population still has to create, change or delete in existing namespaces. It also shows the first ten problems. An object that belongs
+to another client is a conflict, and stays as it is. Some namespaces get nothing: those that are closed, frozen, terminating or exempt by
+name, and those whose name begins with "kube-".
+
+The exit code is 0 if every object can be applied, and 2 if an object cannot be applied. It is 1 after any other error. With --all, it is
+also 1 if policy-population has not checked every namespace yet.`
+
+const example = `  # Show the objects for the namespace shop, with the permissions of policy-population
   kubectl nsinit preview shop --as=system:serviceaccount:nsinit-system:policy-population
 
-  # The objects that alice's next namespace would get from a population that is not in the cluster yet
+  # Show the objects that a population in a file would put into a namespace that alice creates
   kubectl nsinit preview new --filename=population.yaml --creator=alice --groups=team-a --labels=tier=self-service --output=yaml
 
-  # What the populations with scope All do in the namespaces that exist
+  # Show what populations with scope All do in existing namespaces
   kubectl nsinit preview --all`
 
 // Options are the options of the command.
@@ -69,18 +73,18 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
 	command := cmdutil.NewCommand(f, o, &cobra.Command{
 		Use:               "preview NAMESPACE",
-		Short:             "Show what NamespacePopulations put into a namespace",
+		Short:             "Show which objects NamespacePopulations put into a namespace",
 		Long:              long,
 		Example:           example,
 		ValidArgsFunction: cmdutil.CompleteNamespace(f),
 		Args:              cmdutil.ArgsUnless(&o.All, "--all is for every namespace"),
 	})
 	flags := command.Flags()
-	flags.BoolVarP(&o.All, "all", "A", o.All, "Show what the populations with scope All do in the namespaces that exist.")
-	flags.StringVarP(&o.Filename, "filename", "f", o.Filename, "File of NamespacePopulations to show instead of those in the cluster, - for standard input.")
+	flags.BoolVarP(&o.All, "all", "A", o.All, "Show what populations with scope All do in existing namespaces.")
+	flags.StringVarP(&o.Filename, "filename", "f", o.Filename, "File with NamespacePopulations, or - for standard input. The command uses these populations instead of the populations in the cluster.")
 	o.Future.AddFlags(flags)
-	flags.StringVar(&o.Initializer, "initializer-name", "policy-population.nsinit.dev", "Name under which policy-population is registered, and field manager of what it applies.")
-	flags.StringSliceVar(&o.ClusterScoped, "cluster-scoped-resources", o.ClusterScoped, "Resources outside of namespaces that policy-population may apply: the same as its flag of this name.")
+	flags.StringVar(&o.Initializer, "initializer-name", "policy-population.nsinit.dev", "Name of policy-population in the NamespaceInitializerConfiguration. It is also the field manager of the objects.")
+	flags.StringSliceVar(&o.ClusterScoped, "cluster-scoped-resources", o.ClusterScoped, "Cluster-scoped resources that policy-population may apply. Use the value of the same flag of policy-population.")
 	return command
 }
 

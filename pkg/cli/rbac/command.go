@@ -28,20 +28,22 @@ import (
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 )
 
-const long = `Print the roles and bindings that an initializer needs: to read NamespaceLifecycles, to write into namespaces that are initializing,
-to report that it is served, and to remove its own name. Add the permissions that its own work needs.
+const long = `Print the roles and bindings that every initializer needs. These roles let the initializer read NamespaceLifecycles, write into
+initializing namespaces, report that it is served, and remove itself from the pending initializers. Add the permissions for the objects
+that your initializer writes.
 
-With --view instead of an initializer, print the binding with which a user can read NamespaceLifecycles, for kubectl nsinit status.
+With --view instead of an initializer, the command prints a binding that lets a user read NamespaceLifecycles, for example with kubectl
+nsinit status.
 
-The command does not contact a cluster. Pass its output to kubectl apply.`
+The command does not contact a cluster. Pass the output to kubectl apply.`
 
-const example = `  # What the service account log-index in the namespace logging needs
+const example = `  # Grant the service account log-index in the namespace logging what an initializer needs
   kubectl nsinit rbac log-index.example.com --service-account=logging:log-index | kubectl apply -f -
 
-  # If it also cleans up after namespaces, and registers itself in the configuration 20-log-index
+  # Print the roles of an initializer that is also a participant, and registers itself in the configuration 20-log-index
   kubectl nsinit rbac log-index.example.com --service-account=logging:log-index --finalizer --configuration=20-log-index
 
-  # Confine it: in addition to RBAC, it may write only ConfigMaps and Roles, and only in closed and terminating namespaces
+  # Let the initializer write only ConfigMaps and Roles, and only in closed and terminating namespaces
   kubectl nsinit rbac log-index.example.com --service-account=logging:log-index --confine-to=configmaps,roles.rbac.authorization.k8s.io | kubectl apply -f -
 
   # Let jane run kubectl nsinit status
@@ -77,10 +79,10 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	})
 	command.Flags().StringVar(&o.ServiceAccount, "service-account", o.ServiceAccount, "NAMESPACE:NAME of the service account that the initializer runs as.")
 	command.Flags().StringVar(&o.User, "user", o.User, "User that acts as the initializer: a person, or a program outside the cluster.")
-	command.Flags().BoolVar(&o.View, "view", o.View, "Print the permission to read NamespaceLifecycles, for no initializer.")
-	command.Flags().BoolVar(&o.Finalizer, "finalizer", o.Finalizer, "The initializer also cleans up after namespaces that are deleted.")
+	command.Flags().BoolVar(&o.View, "view", o.View, "Print a binding that lets a user read NamespaceLifecycles, instead of the roles of an initializer.")
+	command.Flags().BoolVar(&o.Finalizer, "finalizer", o.Finalizer, "The initializer is also a participant: it cleans up after deleted namespaces.")
 	command.Flags().StringVar(&o.Configuration, "configuration", o.Configuration, "Name of the NamespaceInitializerConfiguration in which the initializer registers itself.")
-	command.Flags().StringSliceVar(&o.ConfineTo, "confine-to", o.ConfineTo, "Also print a policy: the initializer may write only these namespaced resources (RESOURCE[.GROUP],...), and only in namespaces that are initializing or terminating. With an empty list, it may write none. A token that it makes for a service account works after the namespace opens.")
+	command.Flags().StringSliceVar(&o.ConfineTo, "confine-to", o.ConfineTo, "Also print a policy that confines the initializer: it may write only these namespaced resources (RESOURCE[.GROUP],...), and only in initializing or terminating namespaces. With an empty list, the initializer may write no such resource. The policy does not limit the service account tokens that the initializer creates: these tokens work after the namespace opens.")
 	command.MarkFlagsMutuallyExclusive("view", "finalizer")
 	command.MarkFlagsMutuallyExclusive("view", "confine-to")
 	command.MarkFlagsMutuallyExclusive("view", "configuration")

@@ -31,21 +31,22 @@ import (
 	"github.com/nsinit/nsinit/pkg/installation"
 )
 
-const long = `Print the stamp, the guard, the gate, and the policies of frozen and of deleted namespaces as static manifests. kube-apiserver 1.37 reads
-them when it starts. They are in force from its first request, and no user can delete them through the API.
+const long = `Print the policies of nsinit as static manifests: the stamp, the guard, the gate, and the policies for frozen and terminating namespaces.
+kube-apiserver 1.37 and later reads static manifests when it starts. The policies are in force from the first request, and no user can
+delete these policies through the API.
 
-KIND is "validating" or "mutating". kube-apiserver reads each kind from another folder.
+KIND is "validating" or "mutating". Write the policies of each kind to a separate folder.
 
-Static policies cannot read a ConfigMap, so the manifests contain the exemptions. Run the command again when the exemptions change, and
-replace the files on each control plane node. kube-apiserver reads them again within a minute.
+Static policies cannot read a ConfigMap, so the manifests contain the exemptions. When you change the exemptions, run the command again,
+and replace the files on each control plane node. kube-apiserver reads changed files within a minute.
 
-Without --filename, the command reads the exemptions from ConfigMap nsinit-exemptions, in the namespace of nsinit. It then prints nothing
-before nsinit works, because with the manifests, new namespaces stay closed until nsinit opens them.`
+Without --filename, the command reads the exemptions from the ConfigMap nsinit-exemptions in the cluster. It then fails if nsinit does not
+work yet, because static policies would keep new namespaces closed until nsinit works.`
 
-const example = `  # The exemptions of the installed nsinit
+const example = `  # Print the validating policies, with the exemptions of the installed nsinit
   kubectl nsinit static validating > validating/nsinit.yaml
 
-  # Before nsinit is installed: the exemptions that it is installed with
+  # Print the mutating policies before the installation, with the exemptions in a file
   kubectl nsinit static mutating --filename=artifacts/deploy/base/exemptions.yaml > mutating/nsinit.yaml`
 
 const (
@@ -67,12 +68,12 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	o.PrintFlags.WithDefaultOutput("yaml")
 	command := cmdutil.NewCommand(f, o, &cobra.Command{
 		Use:       "static KIND",
-		Short:     "Print the policies as static manifests of kube-apiserver",
+		Short:     "Print the policies of nsinit as static manifests for kube-apiserver",
 		Long:      long,
 		Example:   example,
 		ValidArgs: kinds(),
 	})
-	command.Flags().StringVarP(&o.Filename, "filename", "f", o.Filename, "File with the ConfigMap of the exemptions.")
+	command.Flags().StringVarP(&o.Filename, "filename", "f", o.Filename, "File with the ConfigMap nsinit-exemptions.")
 	return command
 }
 

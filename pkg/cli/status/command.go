@@ -35,19 +35,20 @@ import (
 
 const long = `Show what namespaces wait for.
 
-Without a name, it lists the namespaces that are initializing or terminating. With a name, it shows every initializer of the namespace,
-its progress and its last message, which --output=wide does not shorten. If you may not get the NamespaceLifecycle, it shows the
-conditions of the namespace.
+Without a name, the command lists the namespaces that are not open.
 
-With --output=json or yaml, it prints NamespaceLifecycles.`
+With a name, the command shows the state and the last message of every initializer of the namespace. With --output=wide, it does not
+shorten the messages. If you may not get the NamespaceLifecycle, the command shows the conditions of the namespace instead.
 
-const example = `  # Which namespaces are not open, and what they wait for
+With --output=json or yaml, the command prints NamespaceLifecycles.`
+
+const example = `  # List the namespaces that are not open, and what each namespace waits for
   kubectl nsinit status
 
-  # Every initializer of the namespace shop
+  # Show every initializer of the namespace shop
   kubectl nsinit status shop
 
-  # The initializers that have their turn
+  # Print the initializers that have their turn in the namespace shop
   kubectl nsinit status shop --output=jsonpath='{.status.currentInitializers[*]}'`
 
 const (
@@ -76,7 +77,7 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 		Example:           example,
 		ValidArgsFunction: cmdutil.CompleteNamespace(f),
 	})
-	command.Flags().BoolVarP(&o.All, "all", "A", o.All, "Also list namespaces that are open.")
+	command.Flags().BoolVarP(&o.All, "all", "A", o.All, "Also list open namespaces.")
 	return command
 }
 

@@ -22,12 +22,14 @@ import (
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 )
 
-const long = `Wait until you can write to namespaces, or until they are removed from storage.
+const long = `Wait until namespaces are open, so that you can write to the namespaces. With --for=gone, the command waits until namespaces are removed
+from storage.
 
-You need the permission to get the namespaces, or their AccessibleNamespaces. The command does not wait for a namespace whose
-initialization failed.
+You need the permission to get the namespaces or their AccessibleNamespaces.
 
-The exit code is 0 if all namespaces reach the state, and 1 if one does not reach it within the timeout or cannot reach it.`
+The exit code is 0 if every namespace is open or, with --for=gone, removed. It is 1 if a namespace does not reach this state within
+--timeout. It is also 1 if a namespace cannot open because the initialization failed or because the namespace is being deleted. In this
+case, the command does not wait.`
 
 const example = `  # Wait until you can write to the namespace shop
   kubectl nsinit wait shop
@@ -47,7 +49,7 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("is ", scheme.Scheme)}}
 	command := cmdutil.NewCommand(f, o, &cobra.Command{
 		Use:     "wait NAMESPACE...",
-		Short:   "Wait until namespaces are open, or removed from storage",
+		Short:   "Wait until namespaces are open, or until namespaces are removed",
 		Long:    long,
 		Example: example,
 		ValidArgsFunction: cmdutil.CompleteNamespaces(f, func(namespace *corev1.Namespace) bool {
@@ -55,9 +57,9 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 			return terminating == (o.For == "gone") && (terminating || helper.IsClosed(namespace))
 		}),
 	})
-	command.Flags().StringVar(&o.For, "for", "open", `What to wait for: "open" or "gone".`)
+	command.Flags().StringVar(&o.For, "for", "open", `The state to wait for: "open" or "gone".`)
 	cmdutil.CompleteFlag(command, "for", "open", "gone")
-	cmdutil.DurationVar(command.Flags(), &o.Timeout, "timeout", 5*time.Minute, "How long to wait for all of them. 0 waits indefinitely.")
+	cmdutil.DurationVar(command.Flags(), &o.Timeout, "timeout", 5*time.Minute, "How long to wait for all namespaces together. 0 waits indefinitely.")
 	return command
 }
 

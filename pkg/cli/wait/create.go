@@ -25,16 +25,17 @@ import (
 
 const createLong = `Create a namespace, and wait until every initializer is done and you can write to the namespace.
 
-You need the permissions to create the namespace, and to get it or its AccessibleNamespace. If you may also get its
-NamespaceLifecycle, a line shows each initializer that is done, and on a terminal another line shows what the namespace waits for.
+You need the permission to create the namespace, and the permission to get the namespace or its AccessibleNamespace. If you may also get
+the NamespaceLifecycle, the command prints a line for each initializer that is done. On a terminal, it also shows what the namespace
+waits for.
 
-The exit code is 0 if the namespace is open. It is 1 if the namespace cannot be created, if its initialization fails, or if it is not
-open within the timeout. After a timeout the namespace still exists, and may open later.`
+The exit code is 0 if the namespace is open. It is 1 if the creation or the initialization fails, or if the namespace is not open within
+--timeout. After a timeout, the namespace still exists and may open later.`
 
 const createExample = `  # Create a namespace and wait until it is open
   kubectl nsinit create shop && kubectl -n shop apply -f shop.yaml
 
-  # With a label, and for at most one minute
+  # Create a namespace with a label, and wait for at most one minute
   kubectl nsinit create shop --labels=team=a --timeout=1m`
 
 // createOptions are the options of the command kubectl nsinit create.

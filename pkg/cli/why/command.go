@@ -22,30 +22,34 @@ import (
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 )
 
-const long = `Show the state of a namespace, what it waits for and which commands help. With --all, show every namespace of the cluster that
-waits for something, content of namespaces that do not exist any more, and what blocks deletions in the whole cluster. With
---if-deleted, show what would block or delay a deletion of the namespace.
+const long = `Show why a namespace does not open or does not terminate, and which commands help. The command works on every cluster, with or without
+nsinit. In an open namespace, the command finds objects whose deletion takes too long.
 
-It works for every namespace that is being initialized or deleted, on any cluster, with or without nsinit. Of other namespaces, it
-shows objects whose deletion takes too long. It tries deletions with dry-run, and changes nothing without --fix and --confirm. It lists
-what you have no permission to read as not examined.
+With --all, the command shows every namespace that waits for something, and the content of namespaces that no longer exist. It also shows
+what blocks deletions in the whole cluster. With --if-deleted, the command shows what would block or delay a deletion of the namespace.
 
-For each cause it shows commands, the safest first, with the risk of the others. Commands that change fields which kubectl cannot
-write need jq.
+The command changes nothing without --fix and --confirm. To find out which deletions are refused, it sends dry-run requests. If you may not
+read a resource, the command lists this resource as not examined.
 
-If a program has to act, such as the controller behind a finalizer, it shows whether the program is alive, dead or unknown, and the
-evidence.
+For each cause, the command prints the remedies, the safest first, and the risk of the other remedies. You need jq for some commands,
+because kubectl cannot change every field.
 
-With --fix, it shows the requests of the remedies that it can apply itself, what each of them loses, and a digest. With --confirm and a
-digest, it diagnoses the namespace again, and applies this remedy if its requests are still the same. Each request names the UID and the
-resourceVersion of its object, so kube-apiserver refuses it after another change. The requests are yours and need your permissions.
-OrphanedContent is an exception: its namespace does not exist yet, so the requests create it, and delete the one with its new UID. Its
-digest covers the UIDs of the content that you can list, and the names of the resources that you cannot list.
+If a controller or another program has to act, the command shows whether this program is alive, dead or unknown, and shows the evidence.
 
-The exit code is 0 if no namespace waits for anything, 2 if something is in progress, 3 if a user has to act, and 1 if the namespace
-does not exist or its state cannot be determined. With --if-deleted, it is 0 if nothing would block a deletion, 2 if something would
-delay it, and 3 if something would block it. With --watch, it is 0 when the namespace is healthy or removed. If you interrupt the
-command, the exit code is that of the last state. With --fix, it is 0, or 1 if a remedy cannot be applied.`
+With --fix, the command shows the remedies that it can apply itself, and for each remedy the requests, the risk and a digest. To apply a
+remedy, add --confirm with the digest. The command then diagnoses the namespace again, and applies the remedy only if the digest is still
+the same. You need the permissions for the requests.
+
+Each request contains the UID and the resourceVersion of an object. kube-apiserver refuses the request if this object has changed. The
+remedy for OrphanedContent is different, because the namespace does not exist. The requests create the namespace, and delete the new
+namespace by its UID. The digest covers the UIDs of the content that you can list, and the names of the resources that you cannot list.
+
+The exit code is 0 if no namespace waits for anything, 2 if something is in progress, and 3 if a user has to act. It is 1 if the namespace
+does not exist, or if the command cannot determine the state.
+
+With --if-deleted, the exit code is 2 if something would delay a deletion, 3 if something would block a deletion, and 0 otherwise. With
+--watch, the exit code is 0 when the namespace is healthy or removed. If you interrupt a watch, the exit code shows the last state. With
+--fix, the exit code is 1 if the command cannot apply the remedy, and 0 otherwise.`
 
 const example = `  # Why does the namespace shop not open, or not terminate?
   kubectl nsinit why shop
@@ -62,13 +66,13 @@ const example = `  # Why does the namespace shop not open, or not terminate?
   # Which remedies can the command apply, and what would it send?
   kubectl nsinit why shop --fix
 
-  # Apply the one with this digest, if nothing has changed
+  # Apply the remedy with this digest, if nothing has changed
   kubectl nsinit why shop --fix --confirm=0123456789abcdef
 
-  # Only the causes, for a program
+  # Print only the causes, for a script
   kubectl nsinit why shop --output=json | jq --raw-output '.findings[] | "\(.state) \(.cause): \(.message)"'
 
-  # What the namespace controller cannot delete, although you can
+  # Show what the namespace controller cannot delete, although you can
   kubectl nsinit why shop --as=system:serviceaccount:kube-system:namespace-controller`
 
 // Options are the options of the command.
@@ -92,7 +96,7 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	o.Config = []func(*rest.Config){cmdutil.WithoutWarnings}
 	command := cmdutil.NewCommand(f, o, &cobra.Command{
 		Use:               "why NAMESPACE",
-		Short:             "Show why a namespace does not open, or is not deleted",
+		Short:             "Show why a namespace does not open or does not terminate",
 		Long:              long,
 		Example:           example,
 		ValidArgsFunction: cmdutil.CompleteNamespace(f),
@@ -105,11 +109,11 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	})
 	command.Flags().BoolVarP(&o.All, "all", "A", o.All, "Show every namespace that waits for something.")
 	command.Flags().BoolVar(&o.IfDeleted, "if-deleted", o.IfDeleted, "Show what would block or delay a deletion of the namespace.")
-	command.Flags().BoolVarP(&o.Watch, "watch", "w", o.Watch, "Print a line for each change, until the namespace is healthy or removed or, with --all, until you interrupt it.")
-	command.Flags().BoolVar(&o.Fix, "fix", o.Fix, "Show the requests of the remedies that the command can apply, and a digest of each.")
-	command.Flags().StringVar(&o.Confirm, "confirm", o.Confirm, "With --fix, apply the remedy with this digest, if nothing has changed.")
+	command.Flags().BoolVarP(&o.Watch, "watch", "w", o.Watch, "Print a line for each change. The command ends when the namespace is healthy or removed. With --all, it runs until you interrupt it.")
+	command.Flags().BoolVar(&o.Fix, "fix", o.Fix, "Show the remedies that the command can apply, with the requests and a digest.")
+	command.Flags().StringVar(&o.Confirm, "confirm", o.Confirm, "With --fix, apply the remedy that has this digest. The command applies nothing if the digest has changed.")
 	o.DryRun.AddFlag(command)
-	cmdutil.DurationVar(command.Flags(), &o.Patience, "patience", diagnosis.DefaultPatience, "How long something may take before it counts as stuck.")
+	cmdutil.DurationVar(command.Flags(), &o.Patience, "patience", diagnosis.DefaultPatience, "How long a step may take before the command reports the step as stuck.")
 	return command
 }
 

@@ -18,14 +18,16 @@ import (
 )
 
 const (
-	// reasonNameTaken: an earlier configuration registers the name of an initializer.
+	// reasonNameTaken: an earlier configuration registers an initializer of the same name for
+	// all namespaces.
 	reasonNameTaken = "NameTaken"
-	// reasonNoConflicts: every initializer of the configuration has an effect.
+	// reasonNoConflicts: no earlier configuration registers the same name for all namespaces.
 	reasonNoConflicts = "NoConflicts"
-	// reasonInForce: every initializer acts on new namespaces that it selects.
+	// reasonInForce: every initializer acts on the new namespaces that it selects.
 	reasonInForce = "InForce"
-	// reasonDraining: a NamespaceLifecycle whose creation began before the deletion can still get the configuration. nsinit
-	// waits for a few seconds.
+	// reasonDraining: nsinit waits a few seconds before it releases the deleted configuration.
+	// A NamespaceLifecycle whose creation began before the deletion can still get the
+	// configuration.
 	reasonDraining = "Draining"
 	// reasonNamespacesPending: namespaces wait for an initializer of the configuration.
 	reasonNamespacesPending = "NamespacesPending"

@@ -46,9 +46,11 @@ const (
 	eventInForce = "GateInForce"
 	// eventNotInForce: new namespaces are not closed. The message says why.
 	eventNotInForce = "GateNotInForce"
-	// eventRegistered: a pod of nsinit-apiserver is ready, and nsinit-controller-manager created the APIService.
+	// eventRegistered: nsinit-controller-manager created the APIService, because a pod of
+	// nsinit-apiserver is ready.
 	eventRegistered = "APIRegistered"
-	// eventUnregistered: kube-apiserver did not reach nsinit-apiserver, and nsinit-controller-manager removed the APIService.
+	// eventUnregistered: nsinit-controller-manager removed the APIService, because
+	// kube-apiserver could not reach nsinit-apiserver.
 	eventUnregistered = "APIUnregistered"
 )
 

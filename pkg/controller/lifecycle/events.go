@@ -20,13 +20,13 @@ import (
 
 // Reasons of events on namespaces.
 const (
-	// eventRunning: an initializer has had its turn for two seconds.
+	// eventRunning: the turn of an initializer has lasted two seconds.
 	eventRunning = "InitializerRunning"
-	// eventDone: an initializer whose turn was reported is done.
+	// eventDone: an initializer is done after a turn of at least two seconds.
 	eventDone = "InitializerDone"
 	// eventSkipped: an initializer was skipped at its deadline, or by a user.
 	eventSkipped = "InitializerSkipped"
-	// eventFailed: an initializer failed the initialization.
+	// eventFailed: an initializer failed, so the initialization failed.
 	eventFailed = "InitializerFailed"
 	// eventStalled: the turn of an initializer lasts longer than --stalled-after.
 	eventStalled = "InitializerStalled"

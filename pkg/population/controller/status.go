@@ -28,11 +28,12 @@ import (
 )
 
 const (
-	// reasonConflict: all objects that could not be applied are in conflict. They may stay as they are. A manifest that failed
-	// comes first.
+	// reasonConflict: another client owns the objects that could not be applied, or some of
+	// their fields. You can leave the objects as they are. If an object also failed for another
+	// cause, the reason is ManifestFailed.
 	reasonConflict = "ManifestConflict"
 
-	// eventPaused: the rollout of the NamespacePopulation pauses.
+	// eventPaused: the rollout of the NamespacePopulation was paused.
 	eventPaused = "RolloutPaused"
 	// eventComplete: the rollout of the NamespacePopulation is complete.
 	eventComplete = "RolloutComplete"

@@ -48,9 +48,9 @@ func NewCommand() *cobra.Command {
 	o := options{Options: program.New(name, initializer.DefaultWorkers)}
 	command := o.Command("Apply NamespacePopulations to new namespaces before they open, and to existing ones with scope All", o.run)
 	flags := command.Flags()
-	flags.StringVar(&o.Name, "initializer-name", name+".nsinit.dev", "Name of the initializer in a NamespaceInitializerConfiguration, and field manager of the objects that it applies.")
+	flags.StringVar(&o.Name, "initializer-name", name+".nsinit.dev", "Name of the initializer in the NamespaceInitializerConfiguration. It is also the field manager of the objects that policy-population applies.")
 	flags.StringSliceVar(&o.clusterScoped, "cluster-scoped-resources", o.clusterScoped,
-		"Cluster-scoped resources that NamespacePopulations may have, such as clusterrolebindings.rbac.authorization.k8s.io. Each object belongs to one namespace, and is deleted with it.")
+		"Cluster-scoped resources that policy-population may apply, such as clusterrolebindings.rbac.authorization.k8s.io. Each object belongs to one namespace, and is deleted with this namespace.")
 	return command
 }
 

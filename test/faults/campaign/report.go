@@ -41,14 +41,14 @@ func (s *State) Report(w io.Writer) error {
 	}
 	if err := write(`# Reliability
 
-This page is generated from the results of the fault campaign. [test/faults](../test/faults/README.md) describes the campaign;
-`+"`make faults`"+` runs it and writes this page.
+`+"`make faults`"+` runs the fault campaign, and generates this page from the results. [test/faults](../test/faults/README.md) describes the
+campaign.
 
-The campaign tested %s from %s on, and no later commit: `+"`git log --oneline COMMIT..`"+` lists what has changed since. `+"`make test`"+`
-runs a slice of the campaign on the present code.
+The campaign tested %s and no later commit. The campaign began on %s. `+"`git log --oneline COMMIT..`"+` lists the later
+changes. `+"`make test`"+` runs a part of the campaign on the current code.
 
-The campaign ran %d rounds in %s. Each round injects one fault several times while tenants, initializers and administrators work, heals it,
-waits until every namespace converges, and checks:
+The campaign ran %d rounds in %s. Each round injects one fault several times, while tenants, initializers and administrators send
+requests. After each injection, the campaign removes the fault. At the end of a round, these checks judge all recorded requests and changes:
 
 | check | what must hold |
 | --- | --- |
@@ -61,8 +61,11 @@ waits until every namespace converges, and checks:
 		}
 	}
 	if err := write(`
-*Operations* are HTTP requests of clients. *Recovery* is the longest time from the end of the last fault of a round until every
-namespace was open and Ready, or removed. A fault with 0 injections was not tested.
+In the next table, *operations* are HTTP requests of clients. *Worst recovery* is the longest time from the end of the last fault of a round
+until every namespace was open and Ready, or removed. A fault with 0 injections was not tested.
+
+Some faults concern the connection between two programs. If it is *delayed*, data arrives late. If it is *dropped*, data is lost. If it is
+*cut*, the connection is closed. A second kube-apiserver is *stale* if it receives changes of some objects late.
 
 | fault | injections | namespaces | operations | violations | worst recovery |
 | --- | ---: | ---: | ---: | ---: | ---: |
@@ -71,8 +74,8 @@ namespace was open and Ready, or removed. A fault with 0 injections was not test
 		return err
 	}
 	return write(`
-\* A kube-apiserver that lags behind accepts writes to a namespace whose name was used before, as [security.md](security.md) explains.
-Without the component ` + "`strict-name-reuse`" + `, tenants do not use names again while these faults last.
+\* During this fault, a kube-apiserver can accept late writes to a namespace whose name was used before. [security.md](security.md) explains
+the cause. If the component ` + "`strict-name-reuse`" + ` is not installed, the tenants in the campaign do not reuse names during this fault.
 `)
 }
 

@@ -61,7 +61,7 @@ type Options struct {
 // Checker is one named check.
 type Checker struct {
 	Name string
-	// Summary is the invariant in one sentence.
+	// Summary describes the invariant.
 	Summary string
 	Check   func(*View) []Violation
 }
@@ -69,13 +69,13 @@ type Checker struct {
 // Checkers returns every check in the order of the report.
 func Checkers() []Checker {
 	return []Checker{
-		{"I1", "No tenant write is stored in a namespace before the revision that opened its gate.", Early},
-		{"I2", "After faults end, every namespace becomes Active or is removed within a bound, and each closed one states the reason.", Converged},
-		{"I3", "Every acknowledged write to the API of nsinit is stored.", Durable},
-		{"I4", "Each gate opens once per UID, after each planned initializer has acted, with one result, which stays until the namespace is deleted.", Once},
-		{"I5", "While the storage of nsinit is lost, no gate opens.", Lost},
-		{"Plan", "The plan of a namespace is the merge of the configurations at one revision. The revision is recent.", Plans},
-		{"Linearizable", "Acknowledged writes and reads of lifecycles and configurations are linearizable, and each change is one that the API allows.", Linearizable},
+		{"I1", "etcd stores no write of a tenant in a namespace before the revision that opens the gate of this namespace.", Early},
+		{"I2", "After the faults end, every namespace becomes Active or is removed within a time limit. Each closed namespace reports the reason.", Converged},
+		{"I3", "etcd stores every acknowledged write to the API of nsinit.", Durable},
+		{"I4", "The gate of each namespace opens once, after each initializer in the plan has acted. Each initializer leaves one result, which stays until the namespace is deleted.", Once},
+		{"I5", "No gate opens while the storage of nsinit is lost.", Lost},
+		{"Plan", "The plan of a namespace contains the merged configurations of one recent revision.", Plans},
+		{"Linearizable", "Acknowledged writes and reads of NamespaceLifecycles and configurations are linearizable. The API allows each change.", Linearizable},
 	}
 }
 

@@ -7,68 +7,67 @@ SPDX-License-Identifier: Apache-2.0
 package v1alpha1
 
 const (
-	// LabelInitializing marks a core Namespace whose gate is closed. The stamp
-	// policy sets it at creation, and the lifecycle controller removes it once.
+	// LabelInitializing marks a core Namespace that is closed. The stamp sets the label when
+	// the namespace is created. The lifecycle controller removes the label when the namespace
+	// is initialized.
 	LabelInitializing = "nsinit.dev/initializing"
 
-	// LabelFrozen marks a core Namespace in which no tenant can write. A user with
-	// VerbFreeze sets it together with AnnotationFrozenBy and
-	// AnnotationFrozenReason, and removes it together with setting
-	// AnnotationUnfrozenBy.
+	// LabelFrozen marks a core Namespace in which no tenant can write. A user with the verb
+	// VerbFreeze sets the label in one request together with AnnotationFrozenBy and
+	// AnnotationFrozenReason. The request that removes the label must set AnnotationUnfrozenBy.
 	LabelFrozen = "nsinit.dev/frozen"
 
-	// LabelPopulation is on every object of a NamespacePopulation. It holds the
-	// name of the population.
+	// LabelPopulation holds the name of a NamespacePopulation. Every object of the population
+	// has this label.
 	LabelPopulation = "nsinit.dev/population"
 
-	// AnnotationCreatedBy is the name of the user who created the namespace.
+	// AnnotationCreatedBy holds the name of the user who created the namespace.
 	AnnotationCreatedBy = "nsinit.dev/created-by"
 
-	// AnnotationCreatedByGroups holds the groups of the user who created the
-	// namespace, one on each line.
+	// AnnotationCreatedByGroups holds the groups of the user who created the namespace, one
+	// group on each line.
 	AnnotationCreatedByGroups = "nsinit.dev/created-by-groups"
 
-	// AnnotationOnBehalfOf is the name of the user for whom the namespace was
-	// created: 1 to 512 characters that do not begin with system:. The stamp keeps
-	// it if its creator has VerbImpersonate on the name. AnnotationCreatedBy stays
-	// the user that kube-apiserver authenticated.
+	// AnnotationOnBehalfOf holds the name of the user for whom the namespace was created. The
+	// name has 1 to 512 characters, and does not begin with system:. The stamp keeps the
+	// annotation if the user who sends the request has the verb VerbImpersonate on the name.
+	// AnnotationCreatedBy then holds the name of the user who sent the request.
 	AnnotationOnBehalfOf = "nsinit.dev/on-behalf-of"
 
-	// AnnotationOpenedBy is the name of the user who opened the namespace by
-	// hand: who removed LabelInitializing instead of the lifecycle controller.
+	// AnnotationOpenedBy holds the name of the user who opened the namespace by hand. This user
+	// removed the label LabelInitializing before the lifecycle controller did.
 	AnnotationOpenedBy = "nsinit.dev/opened-by"
 
-	// AnnotationFrozenBy is the name of the user who froze the namespace. It stays
-	// when the namespace is unfrozen.
+	// AnnotationFrozenBy holds the name of the user who froze the namespace. The annotation
+	// stays when the namespace is unfrozen.
 	AnnotationFrozenBy = "nsinit.dev/frozen-by"
 
-	// AnnotationFrozenReason is why the namespace is frozen: one line with at most
-	// 512 characters. It stays when the namespace is unfrozen.
+	// AnnotationFrozenReason says why the namespace is frozen, in one line of at most 512
+	// characters. The annotation stays when the namespace is unfrozen.
 	AnnotationFrozenReason = "nsinit.dev/frozen-reason"
 
-	// AnnotationUnfrozenBy is the name of the user who unfroze the namespace. It is
-	// removed when the namespace is frozen again.
+	// AnnotationUnfrozenBy holds the name of the user who unfroze the namespace. The annotation
+	// is removed when the namespace is frozen again.
 	AnnotationUnfrozenBy = "nsinit.dev/unfrozen-by"
 
-	// AnnotationUnfrozenReason is why the namespace was unfrozen, in the form of
-	// AnnotationFrozenReason. It is optional, and is removed when the namespace is
-	// frozen again.
+	// AnnotationUnfrozenReason says why the namespace was unfrozen, in one line of at most 512
+	// characters. The annotation is optional. It is removed when the namespace is frozen again.
 	AnnotationUnfrozenReason = "nsinit.dev/unfrozen-reason"
 
-	// NamespaceFinalizer is the finalizer that the lifecycle controller adds to
-	// metadata.finalizers of the core Namespace while a participant has to clean
-	// up. In spec.finalizers, it would make kube-controller-manager delete the
-	// content of the namespace repeatedly. The last deletion could reach the next
-	// namespace of the same name.
+	// NamespaceFinalizer keeps a deleted namespace until its participants have cleaned up. The
+	// lifecycle controller adds the finalizer to metadata.finalizers of the core Namespace. In
+	// spec.finalizers, the finalizer would make kube-controller-manager delete the content of
+	// the namespace repeatedly. The last deletion could then reach a new namespace of the same
+	// name.
 	NamespaceFinalizer = "nsinit.dev/lifecycle"
-	// ContentFinalizer is the finalizer that the lifecycle controller adds to
-	// metadata.finalizers of the core Namespace while a participant holds its
-	// content. While a namespace that is being deleted has it, the policy
-	// nsinit-content refuses the deletions of Kubernetes' namespace controller.
+	// ContentFinalizer keeps the content of a deleted namespace until the participants that
+	// hold the content have cleaned up. The lifecycle controller adds the finalizer to
+	// metadata.finalizers of the core Namespace. While a deleted namespace has the finalizer,
+	// the policy nsinit-content refuses the deletions of Kubernetes' namespace controller.
 	ContentFinalizer = "nsinit.dev/content"
-	// NameReuseFinalizer is the finalizer that the component strict-name-reuse
-	// adds to spec.finalizers of a namespace when it is deleted. It keeps the
-	// namespace until no request that was admitted before can still be in flight.
+	// NameReuseFinalizer keeps a deleted namespace until every request that kube-apiserver
+	// admitted earlier has ended. The component strict-name-reuse adds the finalizer to
+	// spec.finalizers of a namespace when the namespace is deleted.
 	NameReuseFinalizer = "nsinit.dev/strict-name-reuse"
 
 	// InitializerLifecycle is the built-in initializer. It is the first of a plan
@@ -77,51 +76,53 @@ const (
 	// without the participant. Configurations cannot register it.
 	InitializerLifecycle = "lifecycle.nsinit.dev"
 
-	// VerbInitialize, on core namespaces and on initializers.nsinit.dev, lets
-	// its holder write into initializing namespaces and remove the named
-	// initializer from the pending list.
+	// VerbInitialize: a user with this verb on core namespaces can write into closed
+	// namespaces. A user who also has the verb on the name X of initializers.nsinit.dev can act
+	// as initializer X.
 	VerbInitialize = "initialize"
 
-	// VerbFinalize, on initializers.nsinit.dev, lets its holder remove the
-	// named participant from spec.finalizers.
+	// VerbFinalize: a user with this verb on the name X of initializers.nsinit.dev can remove
+	// participant X from spec.finalizers.
 	VerbFinalize = "finalize"
 
-	// VerbOpen, on core namespaces, lets its holder open gates and write what
-	// other users can only read. The lifecycle controller holds it.
+	// VerbOpen: a user with this verb on core namespaces can open closed namespaces, and can
+	// write what nsinit protects from other users. The lifecycle controller has this verb.
 	VerbOpen = "open"
 
-	// VerbFreeze, on core namespaces, lets its holder freeze and unfreeze
-	// namespaces, and delete frozen ones.
+	// VerbFreeze: a user with this verb on core namespaces can freeze and unfreeze namespaces,
+	// and delete frozen namespaces.
 	VerbFreeze = "freeze"
 
-	// VerbImpersonate, on creators.nsinit.dev, lets its holder create namespaces
-	// on behalf of the named user. It grants nothing else.
+	// VerbImpersonate: a user with this verb on the name X of creators.nsinit.dev can create
+	// namespaces on behalf of user X. The verb grants nothing else.
 	VerbImpersonate = "impersonate"
 
-	// ConditionFrozen is True while a namespace is frozen, and False after it was
-	// unfrozen. It is on the core Namespace only.
+	// ConditionFrozen is True while a namespace is frozen, and False after it is unfrozen. Only
+	// the core Namespace has this condition.
 	ConditionFrozen = "Frozen"
 	// ReasonFrozen: no tenant can write into the namespace.
 	ReasonFrozen = "Frozen"
 	// ReasonUnfrozen: tenants can write into the namespace again.
 	ReasonUnfrozen = "Unfrozen"
 
-	// ResourceInitializers is the resource of the group nsinit.dev that exists
-	// for authorization only: its resource names are the names of initializers.
+	// ResourceInitializers exists only for authorization. The resource names in RBAC rules are
+	// the names of initializers.
 	ResourceInitializers = "initializers"
 
-	// ResourceCreators is the resource of the group nsinit.dev that exists for
-	// authorization only: its resource names are the names of users.
+	// ResourceCreators exists only for authorization. The resource names in RBAC rules are the
+	// names of users.
 	ResourceCreators = "creators"
 
-	// ResourceAdmissionReviews is the resource that kube-apiserver asks where nsinit is an admission
-	// webhook. It has no objects: its names are those of the webhooks.
+	// ResourceAdmissionReviews serves the admission webhooks of nsinit. kube-apiserver sends
+	// AdmissionReviews to this resource. It has no objects: each resource name is the name of a
+	// webhook.
 	ResourceAdmissionReviews = "admissionreviews"
 
-	// AuditRemovedInitializers is which initializers a request removed. Commas separate several names.
+	// AuditRemovedInitializers lists the initializers that a request removed, separated by
+	// commas.
 	AuditRemovedInitializers = "nsinit.dev/removed-initializers"
-	// AuditFailedInitializer is the initializer for which a request failed the initialization.
+	// AuditFailedInitializer names the initializer for which a request reported a failure.
 	AuditFailedInitializer = "nsinit.dev/failed-initializer"
-	// AuditRemovedFinalizers is which participants a request removed. Commas separate several names.
+	// AuditRemovedFinalizers lists the finalizers that a request removed, separated by commas.
 	AuditRemovedFinalizers = "nsinit.dev/removed-finalizers"
 )

@@ -15,16 +15,17 @@ import (
 // +genclient:onlyVerbs=get,list,watch
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// AccessibleNamespace is a core Namespace that the requester may get. It is
-// derived from the Namespace for each request, and cannot be written. Until the
-// namespace is open for the first time, only its creator, users with the verb
-// initialize on all namespaces, and requests with a field selector on
-// status.phase see it. The resourceVersion is not that of the Namespace.
+// AccessibleNamespace shows a core Namespace to users who may get that Namespace.
+// nsinit-apiserver derives the object from the Namespace for each request. The object cannot be
+// written. While the namespace is closed, only its creator and users with the verb initialize
+// on all namespaces see the object. Other users who may get the Namespace see the object in
+// requests with a field selector on status.phase. The resourceVersion is not the
+// resourceVersion of the Namespace.
 type AccessibleNamespace struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
-	// metadata has the name, the UID, the labels, and the times of the creation and
-	// the deletion of the Namespace.
+	// metadata has the name, UID, labels, creationTimestamp and deletionTimestamp of the
+	// Namespace.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	// +optional
 	// +k8s:opaqueType
@@ -36,21 +37,20 @@ type AccessibleNamespace struct {
 	Status AccessibleNamespaceStatus `json:"status,omitempty" protobuf:"bytes,2,opt,name=status"`
 }
 
-// AccessibleNamespaceStatus is the state of a namespace, as its Namespace shows it.
+// AccessibleNamespaceStatus is the state of a namespace.
 type AccessibleNamespaceStatus struct {
-	// phase is Initializing while no tenant can write into the namespace, then
-	// Active, and Terminating once the namespace is deleted.
+	// phase is Initializing while the namespace is closed, and Active while it is open. The
+	// phase is Terminating once the namespace is deleted.
 	// +optional
 	Phase LifecyclePhase `json:"phase,omitempty" protobuf:"bytes,1,opt,name=phase,casttype=LifecyclePhase"`
 
-	// creator is the user for whom the namespace was created. Only that user sees it.
+	// creator is the user for whom the namespace was created. Only this user sees the field.
 	// +optional
 	Creator string `json:"creator,omitempty" protobuf:"bytes,2,opt,name=creator"`
 
-	// conditions are those of the Namespace. Ready is always one of them: it is True
-	// while tenants can write into the namespace. Its message, and that of
-	// Initializing, says what the namespace waits for. Frozen is True while the
-	// namespace is frozen.
+	// conditions are the conditions of the Namespace. Ready is always present, and is True
+	// while the namespace is open. The messages of Ready and Initializing say what the
+	// namespace waits for. Frozen is True while the namespace is frozen.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge

@@ -21,10 +21,9 @@ import (
 // +k8s:supportsSubresource="/finalize"
 // +k8s:supportsSubresource="/initialize"
 
-// NamespaceLifecycle describes the core Namespace of the same name: which
-// initializers the namespace still waits for, and which participants must clean up
-// before it can be removed. nsinit creates and deletes NamespaceLifecycles; users
-// read them.
+// NamespaceLifecycle describes the core Namespace of the same name. It shows which initializers
+// the namespace still waits for, and which participants must clean up before the namespace is
+// removed. nsinit creates and deletes NamespaceLifecycles. Users read them.
 type NamespaceLifecycle struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
@@ -35,55 +34,54 @@ type NamespaceLifecycle struct {
 	// +k8s:opaqueType
 	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
-	// spec identifies the namespace by its UID, and holds the plan that was made
-	// when it was created, and what remains to be done.
+	// spec holds the UID of the namespace, its plan, and the work that remains. nsinit makes
+	// the plan when the namespace is created.
 	// +optional
 	Spec NamespaceLifecycleSpec `json:"spec,omitempty" protobuf:"bytes,2,opt,name=spec"`
 
-	// status shows the progress of the namespace: which initializer it waits for,
+	// status shows the progress of the namespace: which initializers the namespace waits for,
 	// since when and why.
 	// +optional
 	// +k8s:opaqueType
 	Status NamespaceLifecycleStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
 }
 
-// NamespaceLifecycleSpec is the plan of a namespace, and what remains to be done.
+// NamespaceLifecycleSpec holds the plan of a namespace and the work that remains.
 type NamespaceLifecycleSpec struct {
-	// namespaceUID is the UID of the core Namespace. It is immutable: a namespace
-	// that is deleted and created again with the same name gets a new
-	// NamespaceLifecycle and inherits nothing.
+	// namespaceUID is the UID of the core Namespace. It is immutable. A later namespace of the
+	// same name gets a new NamespaceLifecycle, and inherits nothing from this one.
 	// +required
 	// +k8s:required
 	NamespaceUID types.UID `json:"namespaceUID" protobuf:"bytes,1,opt,name=namespaceUID,casttype=k8s.io/apimachinery/pkg/types.UID"`
 
-	// plan lists the initializers that were registered when the namespace was
-	// created, each with its policies. It never changes, so later changes of
-	// configurations do not affect this namespace.
+	// plan lists the initializers of this namespace and their policies, as they were registered
+	// when the namespace was created. The plan never changes. Later changes of configurations
+	// do not affect this namespace.
 	// +optional
 	// +listType=atomic
 	// +k8s:optional
 	Plan []PlannedInitializer `json:"plan,omitempty" protobuf:"bytes,2,rep,name=plan"`
 
-	// initializers tracks the initialization. Absent: the namespace is completely
-	// initialized, and that is final. Otherwise, no tenant can write into the
-	// namespace. Only the initialize subresource changes it: each initializer removes
-	// itself when its work is done.
+	// initializers tracks the initialization. If the field is absent, the namespace is
+	// completely initialized, and that is final. If the field is present, no tenant can write
+	// into the namespace. Only requests to the initialize subresource change the field. Each
+	// initializer removes itself when its work is done.
 	// +optional
 	// +k8s:optional
 	Initializers *NamespaceInitializers `json:"initializers,omitempty" protobuf:"bytes,3,opt,name=initializers"`
 
-	// finalizers lists the participants that must act before the
-	// NamespaceLifecycle is removed from storage. The server adds "kubernetes",
-	// which nsinit removes once the content of the core Namespace is deleted.
-	// After creation, only the finalize subresource changes the list.
+	// finalizers lists the participants that must act before the NamespaceLifecycle is removed
+	// from storage. The server adds the name "kubernetes", and nsinit removes this name once
+	// the content of the core Namespace is deleted. After creation, only requests to the
+	// finalize subresource can change the list.
 	// +optional
 	// +listType=set
 	Finalizers []FinalizerName `json:"finalizers,omitempty" protobuf:"bytes,4,rep,name=finalizers,casttype=FinalizerName"`
 
-	// skipped lists the initializers that were removed from pending before their
-	// work was done: at their deadline if their failurePolicy is Ignore, or by an
-	// administrator. The request to the initialize subresource that removes a name
-	// from pending adds it here. No name is ever removed.
+	// skipped lists the initializers that were removed from pending before their work was done.
+	// An initializer with the failurePolicy Ignore is skipped at its deadline. An administrator
+	// can also skip initializers. One request to the initialize subresource removes a name from
+	// pending and adds the name here. No name is ever removed from skipped.
 	// +optional
 	// +listType=set
 	// +k8s:optional
@@ -96,8 +94,8 @@ type NamespaceLifecycleSpec struct {
 type PlannedInitializer struct {
 	RegisteredInitializer `json:",inline" protobuf:"bytes,1,opt,name=registeredInitializer"`
 
-	// configuration is the NamespaceInitializerConfiguration that registered
-	// the initializer. It is absent for the built-in one.
+	// configuration is the NamespaceInitializerConfiguration that registered the initializer.
+	// It is absent for the built-in initializer.
 	// +optional
 	Configuration *ConfigurationReference `json:"configuration,omitempty" protobuf:"bytes,2,opt,name=configuration"`
 }
@@ -108,18 +106,18 @@ type ConfigurationReference struct {
 	// +required
 	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
 
-	// uid is the UID of the configuration. A later configuration of the same name has
-	// another one.
+	// uid is the UID of the configuration. A later configuration of the same name has another
+	// UID.
 	// +optional
 	UID types.UID `json:"uid,omitempty" protobuf:"bytes,2,opt,name=uid,casttype=k8s.io/apimachinery/pkg/types.UID"`
 }
 
 // NamespaceInitializers tracks the progress of initialization.
 type NamespaceInitializers struct {
-	// pending lists the initializers that have not finished, in the order of the
-	// plan. Those for which no predecessor is pending act at the same time, and each
-	// removes itself when it is done. When the last one is removed, and no failing
-	// result is set, spec.initializers is removed and the namespace opens.
+	// pending lists the initializers that have not finished, in the order of the plan.
+	// Initializers that wait for no other pending initializer act at the same time. Each
+	// initializer removes itself when it is done. When the last initializer is removed and no
+	// result is set, nsinit removes spec.initializers, and the namespace opens.
 	// +optional
 	// +patchMergeKey=name
 	// +patchStrategy=merge
@@ -130,15 +128,15 @@ type NamespaceInitializers struct {
 	// +k8s:listMapKey=name
 	Pending []NamespaceInitializer `json:"pending" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,1,rep,name=pending"`
 
-	// result with status Failure ends the initialization: the failure is reported,
-	// and then the namespace is deleted. Only an initializer that has its turn can set
-	// it, and that is final.
+	// result with status Failure ends the initialization. nsinit reports the failure and then
+	// deletes the namespace. A result can be set only for an initializer that has its turn, and
+	// is final.
 	// +optional
 	// +k8s:opaqueType
 	Result *metav1.Status `json:"result,omitempty" protobuf:"bytes,2,opt,name=result"`
 
-	// failedInitializer is the name of the initializer that set result. The request
-	// that sets result can leave it out if only one initializer has its turn.
+	// failedInitializer is the name of the initializer that failed. The request that sets
+	// result can omit this name if only one initializer has its turn.
 	// +optional
 	// +k8s:optional
 	FailedInitializer string `json:"failedInitializer,omitempty" protobuf:"bytes,3,opt,name=failedInitializer"`
@@ -157,29 +155,28 @@ type NamespaceInitializer struct {
 type FinalizerName string
 
 const (
-	// FinalizerKubernetes is the finalizer that nsinit itself removes: from a
-	// NamespaceLifecycle when the content of its namespace is deleted, from a
-	// configuration when no namespace waits for it.
+	// FinalizerKubernetes: nsinit removes this finalizer itself. A NamespaceLifecycle has it
+	// until the content of the namespace is deleted. A NamespaceInitializerConfiguration has it
+	// until no namespace waits for its initializers.
 	FinalizerKubernetes FinalizerName = "kubernetes"
 )
 
-// NamespaceLifecycleStatus is the progress of a namespace.
+// NamespaceLifecycleStatus shows the progress of a namespace.
 type NamespaceLifecycleStatus struct {
-	// phase is Initializing while initializers are pending, Active once there
-	// are none, and Terminating after the NamespaceLifecycle was deleted.
+	// phase is Initializing while initializers are pending, and Active when none is pending.
+	// The phase is Terminating once the NamespaceLifecycle is deleted.
 	// +optional
 	Phase LifecyclePhase `json:"phase,omitempty" protobuf:"bytes,1,opt,name=phase,casttype=LifecyclePhase"`
 
-	// currentInitializers lists the initializers that have their turn, in the order
-	// of the plan. It is empty if there is none, if the initialization failed and if
-	// the NamespaceLifecycle is terminating. The field selector
+	// currentInitializers lists the initializers that have their turn, in the order of the
+	// plan. The list is empty if no initializer has its turn, if the initialization failed, and
+	// if the NamespaceLifecycle is being deleted. The field selector
 	// status.currentInitializer=NAME selects the namespaces in which NAME has its turn.
 	// +optional
 	// +listType=set
 	CurrentInitializers []string `json:"currentInitializers,omitempty" protobuf:"bytes,2,rep,name=currentInitializers"`
 
-	// initializers shows the progress of each initializer of the plan, and what it
-	// last reported.
+	// initializers shows the progress and the last message of each initializer of the plan.
 	// +optional
 	// +patchMergeKey=name
 	// +patchStrategy=merge
@@ -187,10 +184,10 @@ type NamespaceLifecycleStatus struct {
 	// +listMapKey=name
 	Initializers []InitializerStatus `json:"initializers,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,3,rep,name=initializers"`
 
-	// conditions are Initializing and Ready, Stalled once a turn or a cleanup lasts
-	// longer than usual or the initialization failed, OpenedByHand once a user opened
-	// the namespace, and PlanDegraded if the plan differs from what the configurations
-	// say.
+	// conditions always include Initializing and Ready. Stalled is added when a turn or a
+	// cleanup lasts longer than --stalled-after, or when the initialization fails. OpenedByHand
+	// is added when a user opens the namespace by hand. PlanDegraded is added if the plan
+	// differs from what the configurations say.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -206,132 +203,131 @@ type NamespaceLifecycleStatus struct {
 type LifecyclePhase string
 
 const (
-	// LifecycleInitializing namespaces wait for an initializer.
+	// LifecycleInitializing: the namespace is waiting for initializers.
 	LifecycleInitializing LifecyclePhase = "Initializing"
-	// LifecycleActive namespaces are completely initialized.
+	// LifecycleActive: the namespace is completely initialized.
 	LifecycleActive LifecyclePhase = "Active"
-	// LifecycleTerminating namespaces are being deleted.
+	// LifecycleTerminating: the namespace is being deleted.
 	LifecycleTerminating LifecyclePhase = "Terminating"
 )
 
 const (
-	// ConditionInitializing is True while a namespace waits for an initializer
-	// and after its initialization failed. It is on the NamespaceLifecycle and on
-	// the core Namespace, where it is also True while required objects are missing.
+	// ConditionInitializing is True while a namespace waits for an initializer, and after the
+	// initialization failed. On the core Namespace, it is also True while required objects are
+	// missing.
 	ConditionInitializing = "Initializing"
-	// ConditionReady is True once a namespace is completely initialized. It is on
-	// the NamespaceLifecycle and on the core Namespace. Each other kind has it, too:
-	// it is Unknown until nsinit has read a new object, and False while the object
-	// does not have its effect.
+	// ConditionReady is True once a namespace is completely initialized. The other kinds of
+	// nsinit also have the condition Ready. On those kinds, Ready is Unknown until nsinit has
+	// read a new object, and False while the object does not have its effect.
 	ConditionReady = "Ready"
-	// ConditionStalled is True while a turn, or the cleanup of a participant, lasts longer than --stalled-after of
-	// nsinit-controller-manager, and after the initialization failed. It is on the
-	// NamespaceLifecycle and on the core Namespace, and is absent if none of this
-	// ever happened. On other kinds it is True while only a user can make the object
-	// ready, and is absent otherwise. Tools such as Flux and Helm fail when they see it.
+	// ConditionStalled is True while a turn, or the cleanup of a participant, lasts longer than
+	// --stalled-after of nsinit-controller-manager. It is also True after the initialization
+	// failed. It is absent if neither has happened. A NamespaceInitializerConfiguration has
+	// Stalled only while it cannot become ready without a change by a user. Tools such as Flux
+	// and Helm stop waiting and report a failure when Stalled is True.
 	ConditionStalled = "Stalled"
-	// ConditionOpenedByHand is True once a user opened a namespace before its
-	// initializers were done. It is on the NamespaceLifecycle, and is absent
-	// otherwise. Its message names the user and the skipped initializers.
+	// ConditionOpenedByHand is True after a user opened a namespace before its initializers
+	// were done. Otherwise, it is absent. Only the NamespaceLifecycle has this condition. The
+	// message names the user and the skipped initializers.
 	ConditionOpenedByHand = "OpenedByHand"
-	// ConditionPlanDegraded is True if the plan differs from what the configurations
-	// say: an expression failed and counted as true, or initializers wait for each
-	// other. It is on the NamespaceLifecycle, and is absent otherwise.
+	// ConditionPlanDegraded is True if the plan differs from what the configurations say: an
+	// expression failed and counted as true, or initializers wait for each other. Otherwise, it
+	// is absent. Only the NamespaceLifecycle has this condition.
 	ConditionPlanDegraded = "PlanDegraded"
-	// ConditionFailing is True while nsinit-controller-manager fails to take the
-	// next step for a namespace, and retries. It is on the core Namespace only,
-	// and is absent if the first retries succeed.
+	// ConditionFailing is True while nsinit-controller-manager repeatedly fails to take the
+	// next step for a namespace. It is absent if one of the first retries succeeds. Only the
+	// core Namespace has this condition.
 	ConditionFailing = "Failing"
 )
 
 const (
-	// ReasonPending: the namespace waits for the initializers in the message.
+	// ReasonPending: the namespace waits for the initializers that the message names.
 	ReasonPending = "InitializersPending"
-	// ReasonInitialized: every initializer is done.
+	// ReasonInitialized: every initializer is done or skipped.
 	ReasonInitialized = "Initialized"
-	// ReasonAdopted: the namespace was already open when nsinit adopted it. It is older than nsinit, or exempt by its
-	// creator.
+	// ReasonAdopted: the namespace was already open when nsinit created its NamespaceLifecycle.
+	// The namespace is older than nsinit, or is exempt because of its creator.
 	ReasonAdopted = "Adopted"
-	// ReasonExpressionFailed: an expression of a configuration failed, and counted as true.
+	// ReasonExpressionFailed: an expression of a configuration failed, and counts as true.
 	ReasonExpressionFailed = "ExpressionFailed"
-	// ReasonCycle: initializers of several configurations wait for each other, so the
-	// order of the plan decides.
+	// ReasonCycle: initializers of several configurations wait for each other. They act in the
+	// order of the plan instead.
 	ReasonCycle = "OrderingCycle"
-	// ReasonObjectsMissing: the initializers are done, but an object that every
-	// usable namespace has does not exist yet.
+	// ReasonObjectsMissing: the initializers are done, but an object that every namespace needs
+	// does not exist yet. An example is the ServiceAccount default.
 	ReasonObjectsMissing = "ObjectsMissing"
-	// ReasonFailed: an initializer set a failing result.
+	// ReasonFailed: an initializer failed.
 	ReasonFailed = "InitializationFailed"
-	// ReasonOpenedByHand: a user removed the label LabelInitializing of the namespace
-	// before its initializers were done.
+	// ReasonOpenedByHand: a user removed the label LabelInitializing from the namespace before
+	// its initializers were done.
 	ReasonOpenedByHand = "OpenedByHand"
-	// ReasonLabelRemoved: a user removed the label LabelInitializing of the namespace. It is
-	// the reason of OpenedByHand.
+	// ReasonLabelRemoved: a user removed the label LabelInitializing from the namespace. The
+	// condition OpenedByHand has this reason.
 	ReasonLabelRemoved = "LabelRemoved"
 	// ReasonTerminating: the namespace is being deleted.
 	ReasonTerminating = "Terminating"
-	// ReasonFormerIncarnation: the NamespaceLifecycle of a deleted namespace of
-	// the same name still exists.
+	// ReasonFormerIncarnation: an earlier namespace of the same name was deleted, and its
+	// NamespaceLifecycle still exists.
 	ReasonFormerIncarnation = "FormerIncarnation"
-	// ReasonNoLifecycle: the NamespaceLifecycle of the namespace could not be created
-	// yet, or cannot be read.
+	// ReasonNoLifecycle: nsinit-controller-manager could not create the NamespaceLifecycle of
+	// the namespace yet, or cannot read it.
 	ReasonNoLifecycle = "LifecycleNotCreated"
-	// ReasonNotObserved: the object is new, and nsinit has not read it yet.
+	// ReasonNotObserved: the object is new, and nsinit has not read the object yet.
 	ReasonNotObserved = "NotObserved"
-	// ReasonTurnTooLong: an initializer has had its turn for longer than usual.
+	// ReasonTurnTooLong: the turn of an initializer lasts longer than --stalled-after.
 	ReasonTurnTooLong = "TurnTooLong"
-	// ReasonCleanupTooLong: the cleanup of a participant after the deletion lasts longer than usual.
+	// ReasonCleanupTooLong: the cleanup of a participant lasts longer than --stalled-after.
 	ReasonCleanupTooLong = "CleanupTooLong"
 	// ReasonTurnEnded: no initializer or participant is stalled any more.
 	ReasonTurnEnded = "TurnEnded"
-	// ReasonReadFailed: nsinit-controller-manager cannot read what it needs to
-	// decide on the next step. Where a step itself fails, the reason is its name
-	// and "Failed", such as DeleteLifecycleFailed.
+	// ReasonReadFailed: nsinit-controller-manager cannot read the state of the namespace. If a
+	// step fails, the reason is the name of the step and "Failed", such as
+	// DeleteLifecycleFailed.
 	ReasonReadFailed = "ReadFailed"
-	// ReasonStepTaken: a step that failed before succeeded.
+	// ReasonStepTaken: the next step for the namespace succeeded after earlier failures.
 	ReasonStepTaken = "StepTaken"
 )
 
-// InitializerStatus is the progress of one initializer of the plan.
+// InitializerStatus shows the progress of one initializer of the plan.
 type InitializerStatus struct {
 	// name is the name of the initializer.
 	// +required
 	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
 
-	// state is Waiting for its turn, Running, Done, Skipped, or Failed.
+	// state is Waiting, Running, Done, Skipped or Failed.
 	// +optional
 	State InitializerState `json:"state,omitempty" protobuf:"bytes,2,opt,name=state,casttype=InitializerState"`
 
-	// startTime is when the turn of the initializer began. Its deadline counts from
-	// this time. It is absent while a predecessor is pending.
+	// startTime is the time at which the turn of the initializer began. The deadline counts
+	// from this time. startTime is absent before the turn.
 	// +optional
 	// +k8s:opaqueType
 	StartTime *metav1.MicroTime `json:"startTime,omitempty" protobuf:"bytes,3,opt,name=startTime"`
 
-	// endTime is when the initializer was removed, or failed.
+	// endTime is the time at which the initializer was removed from pending, or failed.
 	// +optional
 	// +k8s:opaqueType
 	EndTime *metav1.MicroTime `json:"endTime,omitempty" protobuf:"bytes,4,opt,name=endTime"`
 
-	// deadline is when the failurePolicy takes effect. It is informative: the plan
-	// and the clock of the server decide.
+	// deadline is the time at which the failurePolicy takes effect. The field is informative:
+	// nsinit takes the deadline from timeoutSeconds in the plan.
 	// +optional
 	// +k8s:opaqueType
 	Deadline *metav1.MicroTime `json:"deadline,omitempty" protobuf:"bytes,5,opt,name=deadline"`
 
-	// message is what the initializer last reported, at most 4096 bytes. An initializer
-	// writes it through the status subresource without losing its turn. A participant
-	// that cleans up writes it, too: its cleanup begins at metadata.deletionTimestamp.
+	// message is the last report of the initializer, at most 4096 bytes. The initializer writes
+	// the message through the status subresource, and keeps its turn. A participant can also
+	// write a message while it cleans up. Its cleanup begins at metadata.deletionTimestamp.
 	// +optional
 	Message string `json:"message,omitempty" protobuf:"bytes,6,opt,name=message"`
 
-	// lastActor is the user that last changed this entry.
+	// lastActor is the user who last changed this entry.
 	// +optional
 	LastActor string `json:"lastActor,omitempty" protobuf:"bytes,7,opt,name=lastActor"`
 
-	// stalledTime is when nsinit-controller-manager found that the turn lasts longer
-	// than its --stalled-after, or that the participant has not cleaned up for as long.
-	// It is absent before that, and when the turn or the cleanup has ended.
+	// stalledTime is the time at which nsinit-controller-manager reported that the turn or the
+	// cleanup lasts longer than --stalled-after. The field is absent before that time. The
+	// field is removed when the turn or the cleanup ends.
 	// +optional
 	// +k8s:opaqueType
 	StalledTime *metav1.MicroTime `json:"stalledTime,omitempty" protobuf:"bytes,8,opt,name=stalledTime"`
@@ -341,21 +337,20 @@ type InitializerStatus struct {
 // initializer may report.
 const MaxMessageLength = 4096
 
-// InitializerState is the progress of one initializer.
+// InitializerState shows the progress of one initializer.
 // +enum
 type InitializerState string
 
 const (
-	// InitializerWaiting initializers have others before them.
+	// InitializerWaiting: the turn of the initializer has not begun.
 	InitializerWaiting InitializerState = "Waiting"
-	// InitializerRunning initializers have their turn.
+	// InitializerRunning: the initializer has its turn.
 	InitializerRunning InitializerState = "Running"
-	// InitializerDone initializers have removed themselves.
+	// InitializerDone: the initializer has removed itself.
 	InitializerDone InitializerState = "Done"
-	// InitializerSkipped initializers were dropped at their deadline, or by an
-	// administrator.
+	// InitializerSkipped: the initializer was skipped at its deadline, or by an administrator.
 	InitializerSkipped InitializerState = "Skipped"
-	// InitializerFailed initializers have set a failing result.
+	// InitializerFailed: the initializer ended the initialization with a failure.
 	InitializerFailed InitializerState = "Failed"
 )
 

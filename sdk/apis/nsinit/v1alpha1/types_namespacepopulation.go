@@ -16,16 +16,17 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +k8s:supportsSubresource="/status"
 
-// NamespacePopulation holds the manifests that the initializer policy-population
-// applies to new namespaces, with its own identity, before tenants can write into
-// them. With scope All, it also applies them to namespaces that exist already. It
-// implements the Namespace Population proposal, which the Namespace Initializer KEP
-// describes in its first user story.
+// NamespacePopulation holds manifests. The initializer policy-population applies them to each
+// new namespace before tenants can write into the namespace. It applies them under its own
+// identity, never under that of the creator. With scope All, policy-population also applies the
+// manifests to existing namespaces. NamespacePopulations implement the first user story of the
+// Namespace Initializer KEP.
 type NamespacePopulation struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
-	// metadata is the standard object metadata. The name is a DNS label. If two
-	// populations have a manifest of the same object, that of the later name counts.
+	// metadata is the standard object metadata. The name must be a DNS label. If two
+	// populations have a manifest of the same object, the population whose name sorts later
+	// takes precedence.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	// +optional
 	// +k8s:opaqueType
@@ -35,7 +36,7 @@ type NamespacePopulation struct {
 	// +optional
 	Spec NamespacePopulationSpec `json:"spec,omitempty" protobuf:"bytes,2,opt,name=spec"`
 
-	// status is what policy-population applied, and what it could not apply.
+	// status shows what policy-population applied, and what it could not apply.
 	// +optional
 	// +k8s:opaqueType
 	Status NamespacePopulationStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
@@ -43,14 +44,16 @@ type NamespacePopulation struct {
 
 // NamespacePopulationSpec holds the manifests and selects the namespaces.
 type NamespacePopulationSpec struct {
-	// namespaceSelector selects namespaces by their labels. Absent: all of them.
+	// namespaceSelector selects namespaces by their labels. If it is absent, the population
+	// selects all namespaces.
 	// +optional
 	// +k8s:opaqueType
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty" protobuf:"bytes,1,opt,name=namespaceSelector"`
 
-	// manifests are the objects that the namespaces get: at most 128, with 1 MiB in
-	// total. They are applied at the same time. What fails is tried again, in this
-	// order, because an object can need an earlier one.
+	// manifests are the objects that the selected namespaces get. There can be at most 128
+	// manifests, with 1 MiB in total. policy-population applies them at the same time. It
+	// retries failed manifests in the order of the list, because an object can need an earlier
+	// object.
 	// +optional
 	// +patchMergeKey=name
 	// +patchStrategy=merge
@@ -62,163 +65,168 @@ type NamespacePopulationSpec struct {
 	// +k8s:maxItems=128
 	Manifests []PopulationManifest `json:"manifests,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,2,rep,name=manifests"`
 
-	// scope says which of the selected namespaces get the manifests. New, the
-	// default: those that are created while the population exists. All: also those
-	// that exist already and are open, as rollout says. Namespaces exempt by name
-	// and those whose names start with kube- are not among them.
+	// scope decides which of the selected namespaces get the manifests. With New, the default,
+	// only namespaces that are created while the population exists get the manifests. With All,
+	// open existing namespaces also get the manifests, as the field rollout says. An existing
+	// namespace gets no manifests if the namespace is exempt by name, or if its name begins
+	// with kube-.
 	// +optional
 	// +k8s:optional
 	Scope PopulationScopeType `json:"scope,omitempty" protobuf:"bytes,3,opt,name=scope,casttype=PopulationScopeType"`
 
-	// rollout is what happens in namespaces that exist already. It needs scope All.
-	// Report, the default: status.rollout reports what Apply would do. Apply: a few
-	// namespaces at a time get the objects that they do not have and the changes of
-	// manifests that have Repair, and lose the objects of removed manifests. With
-	// both, the drift of objects that were rolled out is repaired. Apply does not
-	// replace an object of another client.
+	// rollout decides what policy-population does in existing namespaces. It can be set only
+	// with scope All. With Report, the default, status.rollout reports what Apply would do.
+	// With Apply, policy-population changes a few namespaces at a time. It creates missing
+	// objects, applies changes of manifests that have the driftPolicy Repair, and deletes the
+	// objects of removed manifests. Apply does not replace an object of another client. With
+	// Report and with Apply, policy-population repairs objects that were rolled out before, if
+	// their manifests have Repair.
 	// +optional
 	// +k8s:optional
 	Rollout PopulationRolloutType `json:"rollout,omitempty" protobuf:"bytes,4,opt,name=rollout,casttype=PopulationRolloutType"`
 
-	// namespaceMetadata is what the namespaces get themselves: labels and
-	// annotations. In a new namespace, they replace those that its creator set.
+	// namespaceMetadata holds labels and annotations for the namespaces themselves. In a new
+	// namespace, these values replace the values that the creator set.
 	// +optional
 	// +k8s:optional
 	NamespaceMetadata *PopulationNamespaceMetadata `json:"namespaceMetadata,omitempty" protobuf:"bytes,5,opt,name=namespaceMetadata"`
 }
 
-// PopulationNamespaceMetadata is labels and annotations of namespaces. Values can
-// contain expressions like the strings of a template. Keys that begin with
-// nsinit.dev/, kubernetes.io/metadata.name and labels that namespaceSelector reads
-// are not allowed.
+// PopulationNamespaceMetadata holds labels and annotations for namespaces. Values can contain
+// CEL expressions, like the strings of a template. Keys cannot begin with nsinit.dev/. The key
+// kubernetes.io/metadata.name is not allowed. Labels that namespaceSelector reads are not
+// allowed.
 type PopulationNamespaceMetadata struct {
-	// labels are labels that namespaces get, at most 63.
+	// labels are the labels that the namespaces get, at most 63.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty" protobuf:"bytes,1,rep,name=labels"`
 
-	// annotations are annotations that namespaces get, at most 64.
+	// annotations are the annotations that the namespaces get, at most 64.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty" protobuf:"bytes,2,rep,name=annotations"`
 
-	// driftPolicy is what happens after the namespace opens. Ignore, the default:
-	// users who may update the namespace can change them. Repair: they follow the
-	// population.
+	// driftPolicy decides what happens to the labels and annotations after the namespace opens.
+	// With Ignore, the default, users who may update the namespace can change the labels and
+	// annotations. With Repair, policy-population reverts such changes, and applies changes of
+	// the population.
 	// +optional
 	// +k8s:optional
 	DriftPolicy DriftPolicyType `json:"driftPolicy,omitempty" protobuf:"bytes,3,opt,name=driftPolicy,casttype=DriftPolicyType"`
 }
 
-// PopulationScopeType says which of the selected namespaces get the manifests.
+// PopulationScopeType decides which of the selected namespaces get the manifests.
 // +enum
 // +k8s:enum
 type PopulationScopeType string
 
 const (
-	// ScopeNew means namespaces that are created while the population exists.
+	// ScopeNew: only namespaces that are created while the population exists get the manifests.
 	ScopeNew PopulationScopeType = "New"
-	// ScopeAll means also namespaces that exist already.
+	// ScopeAll: new namespaces and existing namespaces get the manifests.
 	ScopeAll PopulationScopeType = "All"
 )
 
-// PopulationRolloutType is what happens in namespaces that exist already.
+// PopulationRolloutType decides what policy-population does in existing namespaces.
 // +enum
 // +k8s:enum
 type PopulationRolloutType string
 
 const (
-	// RolloutReport reports what Apply would do.
+	// RolloutReport: policy-population reports what Apply would do.
 	RolloutReport PopulationRolloutType = "Report"
-	// RolloutApply gives a few namespaces at a time what changed in the manifests.
+	// RolloutApply: policy-population applies the changes of the population to a few namespaces
+	// at a time.
 	RolloutApply PopulationRolloutType = "Apply"
 )
 
-// PopulationManifest is one object that namespaces get.
+// PopulationManifest is the manifest of one object that namespaces get.
 type PopulationManifest struct {
-	// name identifies the manifest within its population. It is a DNS label.
+	// name identifies the manifest within its population. It must be a DNS label.
 	// +required
 	// +k8s:required
 	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
 
-	// when is a CEL expression that yields true or false. If it yields false, the
-	// namespace does not get the object. It has the variables of the template.
-	// Absent: every selected namespace gets the object.
+	// when is a CEL expression that yields true or false. If it yields false, the namespace
+	// does not get the object. The expression can use the variables of the template. If when is
+	// absent, every selected namespace gets the object.
 	// +optional
 	When string `json:"when,omitempty" protobuf:"bytes,2,opt,name=when"`
 
-	// driftPolicy is what happens after the namespace opens. Ignore, the default:
-	// tenants own the object. Repair: the object follows the manifest, and is
-	// applied again if it is changed or deleted.
+	// driftPolicy decides what happens to the object after the namespace opens. With Ignore,
+	// the default, tenants own the object. With Repair, policy-population applies the manifest
+	// again when the manifest changes, and when a user changes or deletes the object.
 	// +optional
 	// +k8s:optional
 	DriftPolicy DriftPolicyType `json:"driftPolicy,omitempty" protobuf:"bytes,3,opt,name=driftPolicy,casttype=DriftPolicyType"`
 
-	// prunePolicy is what happens to the objects when the manifest is removed from
-	// the population, or the population is deleted. Delete, the default: they are
-	// deleted. Orphan: they are kept.
+	// prunePolicy decides what happens to the objects when the manifest is removed, or when the
+	// population is deleted. With Delete, the default, policy-population deletes the objects.
+	// With Orphan, it keeps the objects.
 	// +optional
 	// +k8s:optional
 	PrunePolicy PrunePolicyType `json:"prunePolicy,omitempty" protobuf:"bytes,4,opt,name=prunePolicy,casttype=PrunePolicyType"`
 
-	// template is the object. Strings in it can contain CEL expressions in ${...}.
-	// Their variables are namespaceObject (with metadata.name, uid, labels and
-	// annotations), creator (the user who created the namespace, or on behalf of
-	// whom it was created), creatorGroups and requester (the user whose request
-	// created it). $${ is a literal ${. A string that is one expression
-	// takes the type of its value. apiVersion, kind and metadata.name are
-	// required; nsinit sets metadata.namespace.
+	// template is the object. The strings of the template can contain CEL expressions in
+	// ${...}. To write a literal ${, use $${. A string that consists of one expression has the
+	// type of its result. The variable namespaceObject is the namespace: its metadata has name,
+	// uid, labels and annotations. The variable creator is the name of the user for whom the
+	// namespace was created. The variable creatorGroups contains the groups of that user. The
+	// variable requester is the name of the user whose request created the namespace. The
+	// fields apiVersion, kind and metadata.name are required. The field metadata.namespace is
+	// set by nsinit.
 	// +required
 	// +k8s:opaqueType
 	Template runtime.RawExtension `json:"template" protobuf:"bytes,5,opt,name=template"`
 
-	// readyWhen is a CEL expression that yields true or false. A new namespace stays
-	// closed until it yields true. It has the variables of the template, and object,
-	// which is the object as it is stored. While it fails, the object is not ready.
-	// Absent: the object is ready when it is applied. A ResourceQuota is ready only
-	// when its status has every entry of spec.hard: before that, kube-apiserver does
-	// not enforce it.
+	// readyWhen is a CEL expression that yields true or false. A new namespace stays closed
+	// until the expression yields true. The expression can use the variables of the template,
+	// and object, which is the stored object. While the expression fails, the object is not
+	// ready. If readyWhen is absent, the object is ready as soon as it is applied. A
+	// ResourceQuota is ready only when its status has every entry of spec.hard. Before that,
+	// kube-apiserver does not enforce the quota.
 	// +optional
 	ReadyWhen string `json:"readyWhen,omitempty" protobuf:"bytes,6,opt,name=readyWhen"`
 }
 
-// DriftPolicyType is what happens to an object after its namespace opens.
+// DriftPolicyType decides what happens to an object after its namespace opens.
 // +enum
 // +k8s:enum
 type DriftPolicyType string
 
 const (
-	// DriftIgnore leaves the object to the namespace's tenants.
+	// DriftIgnore: tenants own the object, and policy-population does not change it.
 	DriftIgnore DriftPolicyType = "Ignore"
-	// DriftRepair makes the object follow its manifest.
+	// DriftRepair: policy-population keeps the object as its manifest defines it.
 	DriftRepair DriftPolicyType = "Repair"
 )
 
-// PrunePolicyType is what happens to an object whose manifest was removed.
+// PrunePolicyType decides what happens to an object when its manifest is removed.
 // +enum
 // +k8s:enum
 type PrunePolicyType string
 
 const (
-	// PruneDelete deletes the object.
+	// PruneDelete: policy-population deletes the object.
 	PruneDelete PrunePolicyType = "Delete"
-	// PruneOrphan keeps the object.
+	// PruneOrphan: policy-population keeps the object.
 	PruneOrphan PrunePolicyType = "Orphan"
 )
 
-// NamespacePopulationStatus is the result of a population.
+// NamespacePopulationStatus shows what policy-population applied, and what it could not apply.
 type NamespacePopulationStatus struct {
-	// observedGeneration is the generation that the conditions Applied and Ready
-	// describe, the lower one if they differ. It is absent until policy-population has
-	// checked the population.
+	// observedGeneration is the generation of the population that the conditions Applied and
+	// Ready describe. If these conditions describe different generations, the field has the
+	// lower one. The field is absent until policy-population has checked the population.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty" protobuf:"varint,1,opt,name=observedGeneration"`
 
-	// conditions of the population. Applied is True if every manifest was applied
-	// to each namespace that has objects of the population. Ready is True if every
-	// manifest could be applied to a new namespace: the cluster knows its kind, and
-	// policy-population has the permission to apply it. Otherwise, the message
-	// says what is missing. With scope All, RolledOut is True if every selected
-	// namespace that exists has received every object. Otherwise, its reason and
-	// message say what is missing, and what to do.
+	// conditions are Applied, Ready and, with scope All, RolledOut. Applied is True if every
+	// manifest was applied to each namespace that has objects of the population. Ready is True
+	// if policy-population can apply every manifest to a new namespace. For this, the cluster
+	// must know each kind, and policy-population needs the permission to apply each object. If
+	// Ready is not True, its message says what is missing. RolledOut is True if every existing
+	// namespace that the population selects has received every object. If RolledOut is False,
+	// its reason and message say what is missing, and what to do.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -232,67 +240,72 @@ type NamespacePopulationStatus struct {
 	// +optional
 	Namespaces int32 `json:"namespaces,omitempty" protobuf:"varint,3,opt,name=namespaces"`
 
-	// manifests are the results of the manifests.
+	// manifests shows the result of each manifest.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Manifests []PopulationManifestStatus `json:"manifests,omitempty" protobuf:"bytes,4,rep,name=manifests"`
 
-	// rollout is the state of the rollout to namespaces that exist already. It is
-	// absent with scope New.
+	// rollout is the state of the rollout to existing namespaces. It is absent with scope New.
 	// +optional
 	Rollout *PopulationRolloutStatus `json:"rollout,omitempty" protobuf:"bytes,5,opt,name=rollout"`
 }
 
-// PopulationRolloutStatus is the state of the rollout to namespaces that exist
-// already, or the report of what it would do.
+// PopulationRolloutStatus is the state of the rollout to existing namespaces. With Report, it
+// is the report of what Apply would do.
 type PopulationRolloutStatus struct {
-	// observedGeneration is the generation that the counts describe.
+	// observedGeneration is the generation of the population that the counts describe.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty" protobuf:"varint,1,opt,name=observedGeneration"`
 
-	// namespaces is the number of namespaces that are selected or have objects to
-	// delete, and are open and neither exempt, frozen nor being deleted.
+	// namespaces is the number of namespaces in the rollout. The population selects these
+	// namespaces, or they have objects to delete. Namespaces that are closed, frozen, being
+	// deleted or exempt by name are not in the rollout, and neither are those whose names begin
+	// with kube-.
 	Namespaces int32 `json:"namespaces" protobuf:"varint,2,opt,name=namespaces"`
 
-	// current is the number of these that have received every object and change, and
-	// have nothing to delete.
+	// current is the number of namespaces in the rollout that have received every object and
+	// change, and have no objects to delete.
 	Current int32 `json:"current" protobuf:"varint,3,opt,name=current"`
 
-	// checked is the number of these that the counts below describe. A namespace is
-	// checked when the report or the rollout reaches it, and again after a change.
+	// checked is the number of namespaces in the rollout whose objects the other fields count.
+	// A namespace is checked when the report or the rollout reaches it, and again after a
+	// change.
 	Checked int32 `json:"checked" protobuf:"varint,4,opt,name=checked"`
 
-	// toCreate is the number of objects that do not exist and would be created.
+	// toCreate is the number of objects that do not exist and that the rollout would create.
 	ToCreate int32 `json:"toCreate" protobuf:"varint,5,opt,name=toCreate"`
 
-	// toChange is the number of objects that exist, belong to a population, and would
-	// be changed.
+	// toChange is the number of objects that policy-population applied before, and that the
+	// rollout would now change.
 	ToChange int32 `json:"toChange" protobuf:"varint,6,opt,name=toChange"`
 
-	// toDelete is the number of objects of removed manifests that would be deleted.
+	// toDelete is the number of objects that the rollout would delete, because their manifests
+	// were removed.
 	ToDelete int32 `json:"toDelete" protobuf:"varint,11,opt,name=toDelete"`
 
-	// unchanged is the number of objects that the namespaces already have.
+	// unchanged is the number of objects that the namespaces have received already, and that
+	// stay as they are.
 	Unchanged int32 `json:"unchanged" protobuf:"varint,7,opt,name=unchanged"`
 
-	// conflicts is the number of manifests in whose place another client has an
-	// object, or a field with another value. Such an object is not changed.
+	// conflicts is the number of objects that the rollout does not change because of another
+	// client. That client owns the object, or set one of its fields to another value.
 	Conflicts int32 `json:"conflicts" protobuf:"varint,8,opt,name=conflicts"`
 
-	// refused is the number of objects that cannot be applied or deleted:
-	// policy-population lacks a permission, an admission policy or webhook rejects
-	// them, their kind does not exist, or an expression fails.
+	// refused is the number of objects that policy-population cannot apply or delete. Possible
+	// causes are a missing permission, an admission policy or webhook that rejects the object,
+	// an unknown kind, and an expression that fails.
 	Refused int32 `json:"refused" protobuf:"varint,9,opt,name=refused"`
 
-	// problems are the first conflicts and refusals, at most ten, in the order of
-	// the namespaces.
+	// problems lists the first conflicts and refused objects, at most ten, in the order of the
+	// names of their namespaces.
 	// +optional
 	// +listType=atomic
 	Problems []PopulationProblem `json:"problems,omitempty" protobuf:"bytes,10,rep,name=problems"`
 }
 
-// PopulationProblem is why a namespace that exists does not get an object.
+// PopulationProblem describes why policy-population cannot apply or delete an object in an
+// existing namespace.
 type PopulationProblem struct {
 	// namespace is the name of the namespace.
 	Namespace string `json:"namespace" protobuf:"bytes,1,opt,name=namespace"`
@@ -303,70 +316,72 @@ type PopulationProblem struct {
 	// result is Conflict or Refused.
 	Result PopulationProblemType `json:"result" protobuf:"bytes,3,opt,name=result,casttype=PopulationProblemType"`
 
-	// message is the reason, with the next step.
+	// message describes the cause and the next step.
 	Message string `json:"message" protobuf:"bytes,4,opt,name=message"`
 }
 
-// PopulationProblemType is the type of a problem.
+// PopulationProblemType is the type of a PopulationProblem.
 // +enum
 type PopulationProblemType string
 
 const (
-	// ProblemConflict: another client owns the object or a field of it.
+	// ProblemConflict: another client owns the object or one of its fields.
 	ProblemConflict PopulationProblemType = "Conflict"
-	// ProblemRefused: the object cannot be applied.
+	// ProblemRefused: policy-population cannot apply or delete the object.
 	ProblemRefused PopulationProblemType = "Refused"
 )
 
-// PopulationManifestStatus is the result of one manifest.
+// PopulationManifestStatus shows the result of one manifest in all namespaces.
 type PopulationManifestStatus struct {
-	// name is that of the manifest.
+	// name is the name of the manifest.
 	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
 
-	// applied is the number of namespaces in which it was applied.
+	// applied is the number of namespaces in which the manifest was applied.
 	Applied int32 `json:"applied" protobuf:"varint,2,opt,name=applied"`
 
-	// failed is the number of namespaces in which it could not be applied.
+	// failed is the number of namespaces in which the manifest could not be applied.
 	Failed int32 `json:"failed" protobuf:"varint,3,opt,name=failed"`
 
-	// message is the error in the first namespace in which it failed.
+	// message is the error in the first namespace, by name, in which the manifest could not be
+	// applied.
 	// +optional
 	Message string `json:"message,omitempty" protobuf:"bytes,4,opt,name=message"`
 
-	// namespace is the first namespace, by name, in which it failed.
+	// namespace is the first namespace, by name, in which the manifest could not be applied.
 	// +optional
 	Namespace string `json:"namespace,omitempty" protobuf:"bytes,5,opt,name=namespace"`
 }
 
-// ConditionApplied is True if every manifest could be applied. NamespacePopulations
-// and PopulatedNamespaces have it.
+// ConditionApplied is True if every manifest was applied. NamespacePopulations and
+// PopulatedNamespaces have this condition.
 const ConditionApplied = "Applied"
 
-// ConditionRolledOut is True if every selected namespace that exists has received every
-// object. NamespacePopulations with scope All have it.
+// ConditionRolledOut is True if every existing namespace that the population selects has
+// received every object. NamespacePopulations with scope All have this condition.
 const ConditionRolledOut = "RolledOut"
 
 const (
-	// ReasonRolloutReporting: the report does not describe every namespace yet.
+	// ReasonRolloutReporting: the report does not include every namespace yet.
 	ReasonRolloutReporting = "Reporting"
-	// ReasonRolloutReported: the report is complete.
+	// ReasonRolloutReported: the report includes every namespace.
 	ReasonRolloutReported = "Reported"
 	// ReasonRolloutProgressing: the rollout has not reached every namespace yet.
 	ReasonRolloutProgressing = "Progressing"
-	// ReasonRolloutPaused: three namespaces refused objects, and so did a dry run in another one. The
-	// rollout reaches no other namespace. Fix what the message says.
+	// ReasonRolloutPaused: three namespaces refused objects, and a dry run in another namespace
+	// failed, too. The rollout does not continue to other namespaces. Fix the cause that the
+	// message describes.
 	ReasonRolloutPaused = "Paused"
-	// ReasonRolloutIncomplete: the rollout has reached every namespace. Some did not receive every
-	// object, or an object cannot be repaired.
+	// ReasonRolloutIncomplete: the rollout has reached every namespace, but some namespaces did
+	// not receive every object, or an object cannot be repaired.
 	ReasonRolloutIncomplete = "Incomplete"
-	// ReasonRolloutComplete: every namespace has received every object. Tenants may since have changed or
-	// deleted those with Ignore.
+	// ReasonRolloutComplete: every namespace has received every object. Tenants may have
+	// changed or deleted objects whose driftPolicy is Ignore.
 	ReasonRolloutComplete = "Complete"
-	// ReasonRolloutExemptionsUnknown: the list of exemptions cannot be read, so no namespace is
-	// changed. Apply artifacts/deploy again.
+	// ReasonRolloutExemptionsUnknown: policy-population cannot read the list of exemptions, so
+	// it changes no namespace. Apply artifacts/deploy again.
 	ReasonRolloutExemptionsUnknown = "ExemptionsUnknown"
-	// ReasonRolloutNamespacesUnknown: the namespaces cannot be listed, so none is changed. Apply
-	// artifacts/deploy again.
+	// ReasonRolloutNamespacesUnknown: policy-population cannot list the namespaces, so it
+	// changes no namespace. Apply artifacts/deploy again.
 	ReasonRolloutNamespacesUnknown = "NamespacesUnknown"
 )
 

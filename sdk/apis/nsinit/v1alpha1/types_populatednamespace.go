@@ -16,43 +16,43 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +k8s:supportsSubresource="/status"
 
-// PopulatedNamespace records what NamespacePopulations put into the core
-// Namespace of the same name. policy-population lists each object here before it
-// applies it, so that none is missing after a crash. It is removed with the
+// PopulatedNamespace lists the objects that NamespacePopulations put into the core Namespace of
+// the same name. The list is complete even after a crash, because policy-population lists each
+// object before it applies the object. The PopulatedNamespace is deleted together with the
 // namespace.
 type PopulatedNamespace struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
-	// metadata is the standard object metadata. The name is that of the namespace.
+	// metadata is the standard object metadata. The name is the name of the namespace.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	// +optional
 	// +k8s:opaqueType
 	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
-	// spec identifies the namespace.
+	// spec identifies the namespace by its UID.
 	// +optional
 	Spec PopulatedNamespaceSpec `json:"spec,omitempty" protobuf:"bytes,2,opt,name=spec"`
 
-	// status is what was applied.
+	// status shows which objects policy-population applied.
 	// +optional
 	// +k8s:opaqueType
 	Status PopulatedNamespaceStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
 }
 
-// PopulatedNamespaceSpec identifies the namespace.
+// PopulatedNamespaceSpec identifies the namespace by its UID.
 type PopulatedNamespaceSpec struct {
-	// namespaceUID is the UID of the namespace. It is immutable: another
-	// namespace of the same name gets a new PopulatedNamespace.
+	// namespaceUID is the UID of the namespace. It is immutable. A later namespace of the same
+	// name gets a new PopulatedNamespace.
 	// +required
 	// +k8s:required
 	NamespaceUID types.UID `json:"namespaceUID" protobuf:"bytes,1,opt,name=namespaceUID,casttype=k8s.io/apimachinery/pkg/types.UID"`
 }
 
-// PopulatedNamespaceStatus is what was applied.
+// PopulatedNamespaceStatus shows which objects policy-population applied.
 type PopulatedNamespaceStatus struct {
-	// conditions are Applied and Ready. Applied is True if every object matches its
-	// manifest, or did when the namespace opened. Ready is True if, in addition, every object was ready when
-	// the namespace opened, and Unknown before Applied is set.
+	// conditions are Applied and Ready. Applied is True if every object was applied. Ready is
+	// True if every object was applied and was ready when the namespace opened. Ready is
+	// Unknown until policy-population sets Applied.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -62,24 +62,25 @@ type PopulatedNamespaceStatus struct {
 	// +k8s:eachVal=+k8s:opaqueType
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type" protobuf:"bytes,1,rep,name=conditions"`
 
-	// objects are those that were applied, or should be, in the order in which
-	// they are applied.
+	// objects lists the objects that policy-population applied or must apply. The list is in
+	// the order of the manifests.
 	// +optional
 	// +listType=atomic
 	// +k8s:optional
 	Objects []PopulatedObject `json:"objects,omitempty" protobuf:"bytes,2,rep,name=objects"`
 }
 
-// PopulatedObject is an object that was applied, or should be.
+// PopulatedObject is one object that policy-population applied or must apply.
 type PopulatedObject struct {
-	// population is the name of the NamespacePopulation.
+	// population is the name of the NamespacePopulation that contains the manifest of the
+	// object.
 	Population string `json:"population" protobuf:"bytes,1,opt,name=population"`
 
-	// manifest is the name of the manifest in it.
+	// manifest is the name of the manifest in the NamespacePopulation.
 	Manifest string `json:"manifest" protobuf:"bytes,2,opt,name=manifest"`
 
-	// apiVersion is the group and version of the object. It is empty if the
-	// manifest could not be evaluated.
+	// apiVersion is the API group and version of the object. It is empty if policy-population
+	// could not evaluate the manifest.
 	// +optional
 	APIVersion string `json:"apiVersion,omitempty" protobuf:"bytes,3,opt,name=apiVersion"`
 
@@ -91,11 +92,12 @@ type PopulatedObject struct {
 	// +optional
 	Name string `json:"name,omitempty" protobuf:"bytes,5,opt,name=name"`
 
-	// uid is the UID of the object that was applied.
+	// uid is the UID of the applied object.
 	// +optional
 	UID types.UID `json:"uid,omitempty" protobuf:"bytes,6,opt,name=uid,casttype=k8s.io/apimachinery/pkg/types.UID"`
 
-	// prunePolicy is that of the manifest when the object was applied.
+	// prunePolicy is the prunePolicy that the manifest had when policy-population applied the
+	// object.
 	// +optional
 	// +k8s:optional
 	PrunePolicy PrunePolicyType `json:"prunePolicy,omitempty" protobuf:"bytes,7,opt,name=prunePolicy,casttype=PrunePolicyType"`
@@ -103,35 +105,37 @@ type PopulatedObject struct {
 	// state is Pending, Applied, Failed or Conflict.
 	State PopulatedObjectState `json:"state" protobuf:"bytes,8,opt,name=state,casttype=PopulatedObjectState"`
 
-	// message says why it failed, what is in conflict, or why it is not ready.
+	// message says why policy-population could not apply or delete the object, or why the
+	// object is in conflict or not ready.
 	// +optional
 	Message string `json:"message,omitempty" protobuf:"bytes,9,opt,name=message"`
 
-	// lastAppliedTime is when it was last applied.
+	// lastAppliedTime is the time at which policy-population last applied the object.
 	// +optional
 	// +k8s:opaqueType
 	LastAppliedTime *metav1.Time `json:"lastAppliedTime,omitempty" protobuf:"bytes,10,opt,name=lastAppliedTime"`
 
-	// contentHash is a hash of the manifest as it was last applied, if its drift is
-	// repaired. With scope All, policy-population repairs the object while the hash
-	// of the manifest is the same. The rollout applies another one.
+	// contentHash is a hash of the manifest that was last applied. It is set only if the
+	// manifest has the driftPolicy Repair. With scope All, policy-population repairs the object
+	// only while the manifest has this hash. The rollout applies a changed manifest.
 	// +optional
 	ContentHash string `json:"contentHash,omitempty" protobuf:"bytes,11,opt,name=contentHash"`
 }
 
-// PopulatedObjectState is the result for an object.
+// PopulatedObjectState shows whether an object was applied.
 // +enum
 type PopulatedObjectState string
 
 const (
-	// PopulatedObjectPending: it is about to be applied.
+	// PopulatedObjectPending: policy-population is about to apply the object.
 	PopulatedObjectPending PopulatedObjectState = "Pending"
-	// PopulatedObjectApplied: it was applied.
+	// PopulatedObjectApplied: policy-population applied the object.
 	PopulatedObjectApplied PopulatedObjectState = "Applied"
-	// PopulatedObjectFailed: it could not be applied, or not deleted.
+	// PopulatedObjectFailed: policy-population could not apply or delete the object.
 	PopulatedObjectFailed PopulatedObjectState = "Failed"
-	// PopulatedObjectConflict: the namespace is older than the manifest, and another
-	// client owns the object or a field of it. The object was not changed.
+	// PopulatedObjectConflict: another client owns the object or one of its fields.
+	// policy-population did not change the object. Only a rollout to existing namespaces
+	// reports this state.
 	PopulatedObjectConflict PopulatedObjectState = "Conflict"
 )
 
