@@ -36,11 +36,11 @@ const metricsHeader = `# Metrics
 
 <!-- Written by hack/reference from what the programs register: change the help texts there and run make generate. -->
 
-The metrics of nsinit itself. They are ALPHA: names may change. Each program also has the metrics of Kubernetes' libraries: requests,
-latencies and priority and fairness of API servers, work queues, leader election, the Go runtime and the process.
+This page lists the metrics of nsinit itself. These metrics are ALPHA, so their names may change. Each program also exports the metrics of
+the Kubernetes libraries, such as request latencies, work queues, leader election and the Go runtime.
 
 To read /metrics of nsinit-apiserver and nsinit-controller-manager, a user needs the ClusterRole ` + "`nsinit:metrics-reader`" + `. Initializers
-serve theirs on --health-bind-address.
+serve their metrics on the address in --health-bind-address.
 `
 
 // metric is a row of the page.
@@ -128,7 +128,7 @@ func metricsPage() (string, error) {
 		title string
 		*registry
 	}{{"nsinit-apiserver", server}, {"nsinit-controller-manager", manager}, {"Initializers on the SDK", sdk}} {
-		fmt.Fprintf(&page, "\n## %s\n\n| metric | type | labels | |\n| --- | --- | --- | --- |\n", program.title)
+		fmt.Fprintf(&page, "\n## %s\n\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n", program.title)
 		slices.SortFunc(program.found, func(a, b metric) int { return cmp.Compare(a.name, b.name) })
 		for _, m := range program.found {
 			fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", m.name, m.kind, m.labels, m.help)

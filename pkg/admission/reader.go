@@ -49,16 +49,16 @@ func NewReader(list List, verify func(ctx context.Context) error, clock clock.Pa
 		list: list, verify: verify, timeout: readTimeout,
 		requests: metrics.NewCounter(&metrics.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "requests_total", StabilityLevel: metrics.ALPHA,
-			Help: "Number of requests that needed the configurations. Requests that arrive during a read share the next one.",
+			Help: "Number of requests that needed the configurations. Requests that arrive during a read share the next read.",
 		}),
 		duration: metrics.NewHistogram(&metrics.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "read_duration_seconds", StabilityLevel: metrics.ALPHA,
-			Help:    "Time that successful consistent reads of the configurations took, in seconds. A request waits for at most two reads.",
+			Help:    "How long each successful consistent read of the configurations took, in seconds. A request waits for at most two reads.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2},
 		}),
 		failures: metrics.NewCounter(&metrics.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "read_failures_total", StabilityLevel: metrics.ALPHA,
-			Help: "Number of consistent reads of the configurations that failed. The NamespaceLifecycles that needed them were refused.",
+			Help: "Number of consistent reads of the configurations that failed. nsinit-apiserver refused the NamespaceLifecycles that needed these reads.",
 		}),
 	}
 	r.reads.What, r.reads.Read, r.reads.Clock, r.reads.Ended = "the configurations", r.read, clock, r.ended

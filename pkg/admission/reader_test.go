@@ -235,10 +235,10 @@ func TestMetrics(t *testing.T) {
 	_ = r.Ready(t.Context())
 	_ = r.Ready(t.Context())
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(`
-		# HELP nsinit_configurations_read_failures_total [ALPHA] Number of consistent reads of the configurations that failed. The NamespaceLifecycles that needed them were refused.
+		# HELP nsinit_configurations_read_failures_total [ALPHA] Number of consistent reads of the configurations that failed. nsinit-apiserver refused the NamespaceLifecycles that needed these reads.
 		# TYPE nsinit_configurations_read_failures_total counter
 		nsinit_configurations_read_failures_total 2
-		# HELP nsinit_configurations_requests_total [ALPHA] Number of requests that needed the configurations. Requests that arrive during a read share the next one.
+		# HELP nsinit_configurations_requests_total [ALPHA] Number of requests that needed the configurations. Requests that arrive during a read share the next read.
 		# TYPE nsinit_configurations_requests_total counter
 		nsinit_configurations_requests_total 3
 	`), "nsinit_configurations_read_failures_total", "nsinit_configurations_requests_total"); err != nil {

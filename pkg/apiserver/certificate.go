@@ -46,7 +46,7 @@ func (s ServingCertificate) Expiring() error {
 func (s ServingCertificate) Metric() prometheus.Collector {
 	return metrics.NewGaugeFunc(&metrics.GaugeOpts{
 		Namespace: "nsinit", Subsystem: "serving_certificate", Name: "expiration_timestamp_seconds", StabilityLevel: metrics.ALPHA,
-		Help: "When the serving certificate expires, in seconds since 1970; 0 if it cannot be read.",
+		Help: "Time when the serving certificate expires, in seconds since 1970. The value is 0 if nsinit-apiserver cannot read the certificate.",
 	}, func() float64 {
 		_, ends, err := s.validity()
 		if err != nil {

@@ -26,9 +26,9 @@ func (m *Monitor) Register(register func(prometheus.Collector) error) error {
 		name, help string
 		measure    func(Usage) int64
 	}{
-		{"size_bytes", "Size of the etcd database of the fullest member, in bytes. NaN while it is not known.", func(u Usage) int64 { return u.Size }},
-		{"in_use_bytes", "Used size of the etcd database, in bytes, with old revisions. NaN while it is not known.", func(u Usage) int64 { return u.InUse }},
-		{"quota_bytes", "Size of the etcd database at which etcd refuses writes, in bytes. NaN while it is not known.", func(u Usage) int64 { return u.Quota }},
+		{"size_bytes", "Size of the etcd database, in bytes. If etcd has several members, this is the size on the fullest member. The value is NaN while the size is unknown.", func(u Usage) int64 { return u.Size }},
+		{"in_use_bytes", "Size of the data in the etcd database, including old revisions, in bytes. The value is NaN while the size is unknown.", func(u Usage) int64 { return u.InUse }},
+		{"quota_bytes", "Quota of the etcd database, in bytes. etcd refuses writes when the database reaches this size. The value is NaN while the quota is unknown.", func(u Usage) int64 { return u.Quota }},
 	} {
 		errs = append(errs, gauge(size.name, size.help, func() float64 {
 			usage, known := m.Usage()
@@ -39,7 +39,7 @@ func (m *Monitor) Register(register func(prometheus.Collector) error) error {
 		}))
 	}
 	return errors.Join(append(errs, gauge("full",
-		"1 while no object can be created because the storage is full, or because the embedded etcd is not running; 0 otherwise.", func() float64 {
+		"1 while nsinit-apiserver cannot create objects, because the storage is full or the embedded etcd does not run, and 0 otherwise.", func() float64 {
 			if m.Problem() != nil {
 				return 1
 			}

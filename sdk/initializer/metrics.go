@@ -33,16 +33,16 @@ func newMetrics(name string) *runnerMetrics {
 	return &runnerMetrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "calls_total", ConstLabels: initializer,
-			Help: "Number of calls of an initializer's functions that have ended, by their result: done, error (tried again), failed (for good), over (the turn ended before).",
+			Help: "Number of calls of functions of the initializer that have ended. The result is done, error (the SDK retries), failed (the SDK does not retry) or over (the turn ended before the call ended).",
 		}, []string{"operation", "result"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "call_duration_seconds", ConstLabels: initializer,
-			Help:    "How long a call of an initializer's functions took, in seconds.",
+			Help:    "How long a call of a function of the initializer took, in seconds. The operation is initialize or finalize.",
 			Buckets: []float64{0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300},
 		}, []string{"operation"}),
 		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "calls_in_progress", ConstLabels: initializer,
-			Help: "Number of calls of an initializer's functions that are in progress.",
+			Help: "Number of calls of functions of the initializer that are in progress. The operation is initialize or finalize.",
 		}, []string{"operation"}),
 	}
 }

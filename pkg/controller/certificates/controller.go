@@ -81,7 +81,7 @@ type Controller struct {
 func New(dependencies Dependencies, options Options) (*Controller, error) {
 	c := &Controller{Dependencies: dependencies, options: options, expiration: metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "nsinit", Subsystem: "certificate", Name: "expiration_timestamp_seconds", StabilityLevel: metrics.ALPHA,
-		Help: "When the CA and the serving certificate of nsinit-apiserver expire, in seconds since 1970. They are renewed when a third of their validity is left.",
+		Help: "Time when the CA or the serving certificate of nsinit-apiserver expires, in seconds since 1970. Each certificate is renewed when a third of its validity is left.",
 	}, []string{"certificate"})}
 	return c, c.Register(c.expiration)
 }

@@ -27,7 +27,7 @@ type Collector struct {
 // NewCollector returns a collector of what the lister returns.
 func NewCollector(configurations listers.NamespaceInitializerConfigurationLister) *Collector {
 	return &Collector{configurations: configurations, served: metrics.NewDesc(metrics.BuildFQName("nsinit", "initializer", "served"),
-		"1 while a program reports that it serves the initializer, 0 after the reports have ended, absent before the first one, as the leader sees it.",
+		"1 while a program reports that it serves the initializer, and 0 after the reports have ended. The metric is absent before the first report.",
 		[]string{"configuration", "initializer"}, nil, metrics.ALPHA, "")}
 }
 

@@ -25,7 +25,7 @@ func TestCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `
-# HELP nsinit_initializer_served [ALPHA] 1 while a program reports that it serves the initializer, 0 after the reports have ended, absent before the first one, as the leader sees it.
+# HELP nsinit_initializer_served [ALPHA] 1 while a program reports that it serves the initializer, and 0 after the reports have ended. The metric is absent before the first report.
 # TYPE nsinit_initializer_served gauge
 nsinit_initializer_served{configuration="c",initializer="a.example.com"} 1
 nsinit_initializer_served{configuration="c",initializer="b.example.com"} 0

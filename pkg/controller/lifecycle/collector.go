@@ -38,11 +38,11 @@ func NewCollector(namespaces corelisters.NamespaceLister, lifecycles listers.Nam
 	}
 	return &Collector{
 		namespaces: namespaces, lifecycles: lifecycles, clock: clock,
-		pending:      desc("pending_namespaces", "Number of namespaces whose gate is closed, as the leader sees them."),
-		byPhase:      metrics.NewDesc(metrics.BuildFQName(metricsNamespace, "", "lifecycles"), "Number of NamespaceLifecycles by phase, as the leader sees them.", []string{"phase"}, nil, metrics.ALPHA, ""),
-		turns:        desc("turns", "Number of namespaces in which an initializer has its turn, by the initializer. A namespace can wait for several initializers.", "initializer"),
-		oldest:       desc("oldest_turn_seconds", "Age of the oldest of these turns, in seconds.", "initializer"),
-		participants: desc("participant_age_seconds", "Age of the oldest deletion that waits for a participant, in seconds.", "participant"),
+		pending:      desc("pending_namespaces", "Number of closed namespaces, as the leader sees them."),
+		byPhase:      metrics.NewDesc(metrics.BuildFQName(metricsNamespace, "", "lifecycles"), "Number of NamespaceLifecycles in each phase, as the leader sees them.", []string{"phase"}, nil, metrics.ALPHA, ""),
+		turns:        desc("turns", "Number of namespaces in which an initializer has its turn. Several initializers can have their turn in the same namespace.", "initializer"),
+		oldest:       desc("oldest_turn_seconds", "How long the longest current turn of an initializer has lasted, in seconds.", "initializer"),
+		participants: desc("participant_age_seconds", "How long the oldest deleted namespace has waited for a participant, in seconds.", "participant"),
 	}
 }
 

@@ -65,25 +65,25 @@ func TestCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `
-# HELP nsinit_lifecycle_oldest_turn_seconds [ALPHA] Age of the oldest of these turns, in seconds.
+# HELP nsinit_lifecycle_oldest_turn_seconds [ALPHA] How long the longest current turn of an initializer has lasted, in seconds.
 # TYPE nsinit_lifecycle_oldest_turn_seconds gauge
 nsinit_lifecycle_oldest_turn_seconds{initializer="four.example.com"} 0
 nsinit_lifecycle_oldest_turn_seconds{initializer="one.example.com"} 90
 nsinit_lifecycle_oldest_turn_seconds{initializer="three.example.com"} 0
 nsinit_lifecycle_oldest_turn_seconds{initializer="two.example.com"} 7
-# HELP nsinit_lifecycle_participant_age_seconds [ALPHA] Age of the oldest deletion that waits for a participant, in seconds.
+# HELP nsinit_lifecycle_participant_age_seconds [ALPHA] How long the oldest deleted namespace has waited for a participant, in seconds.
 # TYPE nsinit_lifecycle_participant_age_seconds gauge
 nsinit_lifecycle_participant_age_seconds{participant="p.example.com"} 40
 nsinit_lifecycle_participant_age_seconds{participant="q.example.com"} 0
-# HELP nsinit_lifecycle_pending_namespaces [ALPHA] Number of namespaces whose gate is closed, as the leader sees them.
+# HELP nsinit_lifecycle_pending_namespaces [ALPHA] Number of closed namespaces, as the leader sees them.
 # TYPE nsinit_lifecycle_pending_namespaces gauge
 nsinit_lifecycle_pending_namespaces 0
-# HELP nsinit_lifecycles [ALPHA] Number of NamespaceLifecycles by phase, as the leader sees them.
+# HELP nsinit_lifecycles [ALPHA] Number of NamespaceLifecycles in each phase, as the leader sees them.
 # TYPE nsinit_lifecycles gauge
 nsinit_lifecycles{phase="Active"} 1
 nsinit_lifecycles{phase="Initializing"} 4
 nsinit_lifecycles{phase="Terminating"} 3
-# HELP nsinit_lifecycle_turns [ALPHA] Number of namespaces in which an initializer has its turn, by the initializer. A namespace can wait for several initializers.
+# HELP nsinit_lifecycle_turns [ALPHA] Number of namespaces in which an initializer has its turn. Several initializers can have their turn in the same namespace.
 # TYPE nsinit_lifecycle_turns gauge
 nsinit_lifecycle_turns{initializer="four.example.com"} 1
 nsinit_lifecycle_turns{initializer="one.example.com"} 2

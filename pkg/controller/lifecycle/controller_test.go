@@ -503,7 +503,7 @@ func TestPendingNamespaces(t *testing.T) {
 	}
 	want := func(count int) {
 		t.Helper()
-		expected := fmt.Sprintf(`# HELP nsinit_lifecycle_pending_namespaces [ALPHA] Number of namespaces whose gate is closed, as the leader sees them.
+		expected := fmt.Sprintf(`# HELP nsinit_lifecycle_pending_namespaces [ALPHA] Number of closed namespaces, as the leader sees them.
 # TYPE nsinit_lifecycle_pending_namespaces gauge
 nsinit_lifecycle_pending_namespaces %d
 `, count)

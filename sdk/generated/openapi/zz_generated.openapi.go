@@ -119,7 +119,7 @@ func schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespace(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AccessibleNamespace is a core Namespace that the requester may get. It is derived from the Namespace for each request, and cannot be written. Until the namespace is open for the first time, only its creator, users with the verb initialize on all namespaces, and requests with a field selector on status.phase see it. The resourceVersion is not that of the Namespace.",
+				Description: "AccessibleNamespace shows a core Namespace to users who may get that Namespace. nsinit-apiserver derives the object from the Namespace for each request. The object cannot be written. While the namespace is closed, only its creator and users with the verb initialize on all namespaces see the object. Other users who may get the Namespace see the object in requests with a field selector on status.phase. The resourceVersion is not the resourceVersion of the Namespace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -138,7 +138,7 @@ func schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespace(ref common.ReferenceCal
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata has the name, the UID, the labels, and the times of the creation and the deletion of the Namespace. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Description: "metadata has the name, UID, labels, creationTimestamp and deletionTimestamp of the Namespace. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
 						},
@@ -212,12 +212,12 @@ func schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespaceStatus(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AccessibleNamespaceStatus is the state of a namespace, as its Namespace shows it.",
+				Description: "AccessibleNamespaceStatus is the state of a namespace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "phase is Initializing while no tenant can write into the namespace, then Active, and Terminating once the namespace is deleted.\n\nPossible enum values:\n - `\"Active\"` namespaces are completely initialized.\n - `\"Initializing\"` namespaces wait for an initializer.\n - `\"Terminating\"` namespaces are being deleted.",
+							Description: "phase is Initializing while the namespace is closed, and Active while it is open. The phase is Terminating once the namespace is deleted.\n\nPossible enum values:\n - `\"Active\"` : the namespace is completely initialized.\n - `\"Initializing\"` : the namespace is waiting for initializers.\n - `\"Terminating\"` : the namespace is being deleted.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Active", "Initializing", "Terminating"},
@@ -225,7 +225,7 @@ func schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespaceStatus(ref common.Refere
 					},
 					"creator": {
 						SchemaProps: spec.SchemaProps{
-							Description: "creator is the user for whom the namespace was created. Only that user sees it.",
+							Description: "creator is the user for whom the namespace was created. Only this user sees the field.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -242,7 +242,7 @@ func schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespaceStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are those of the Namespace. Ready is always one of them: it is True while tenants can write into the namespace. Its message, and that of Initializing, says what the namespace waits for. Frozen is True while the namespace is frozen.",
+							Description: "conditions are the conditions of the Namespace. Ready is always present, and is True while the namespace is open. The messages of Ready and Initializing say what the namespace waits for. Frozen is True while the namespace is frozen.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -278,7 +278,7 @@ func schema_sdk_apis_nsinit_v1alpha1_ConfigurationReference(ref common.Reference
 					},
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Description: "uid is the UID of the configuration. A later configuration of the same name has another one.",
+							Description: "uid is the UID of the configuration. A later configuration of the same name has another UID.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -294,7 +294,7 @@ func schema_sdk_apis_nsinit_v1alpha1_InitializerOrdering(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "InitializerOrdering decides which initializers act before another one.",
+				Description: "InitializerOrdering decides which other initializers act before an initializer.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"after": {
@@ -304,7 +304,7 @@ func schema_sdk_apis_nsinit_v1alpha1_InitializerOrdering(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "after names the initializers that must be done or skipped before this one acts, at most 64. Names that are not in the plan of a namespace have no effect there.",
+							Description: "after lists the initializers that must be done or skipped before this initializer acts, at most 64. A name that is not in the plan of a namespace has no effect in that namespace.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -326,7 +326,7 @@ func schema_sdk_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "InitializerStatus is the progress of one initializer of the plan.",
+				Description: "InitializerStatus shows the progress of one initializer of the plan.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
@@ -339,7 +339,7 @@ func schema_sdk_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is Waiting for its turn, Running, Done, Skipped, or Failed.\n\nPossible enum values:\n - `\"Done\"` initializers have removed themselves.\n - `\"Failed\"` initializers have set a failing result.\n - `\"Running\"` initializers have their turn.\n - `\"Skipped\"` initializers were dropped at their deadline, or by an administrator.\n - `\"Waiting\"` initializers have others before them.",
+							Description: "state is Waiting, Running, Done, Skipped or Failed.\n\nPossible enum values:\n - `\"Done\"` : the initializer has removed itself.\n - `\"Failed\"` : the initializer ended the initialization with a failure.\n - `\"Running\"` : the initializer has its turn.\n - `\"Skipped\"` : the initializer was skipped at its deadline, or by an administrator.\n - `\"Waiting\"` : the turn of the initializer has not begun.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Done", "Failed", "Running", "Skipped", "Waiting"},
@@ -347,39 +347,39 @@ func schema_sdk_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 					},
 					"startTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "startTime is when the turn of the initializer began. Its deadline counts from this time. It is absent while a predecessor is pending.",
+							Description: "startTime is the time at which the turn of the initializer began. The deadline counts from this time. startTime is absent before the turn.",
 							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
 						},
 					},
 					"endTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "endTime is when the initializer was removed, or failed.",
+							Description: "endTime is the time at which the initializer was removed from pending, or failed.",
 							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
 						},
 					},
 					"deadline": {
 						SchemaProps: spec.SchemaProps{
-							Description: "deadline is when the failurePolicy takes effect. It is informative: the plan and the clock of the server decide.",
+							Description: "deadline is the time at which the failurePolicy takes effect. The field is informative: nsinit takes the deadline from timeoutSeconds in the plan.",
 							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
 						},
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message is what the initializer last reported, at most 4096 bytes. An initializer writes it through the status subresource without losing its turn. A participant that cleans up writes it, too: its cleanup begins at metadata.deletionTimestamp.",
+							Description: "message is the last report of the initializer, at most 4096 bytes. The initializer writes the message through the status subresource, and keeps its turn. A participant can also write a message while it cleans up. Its cleanup begins at metadata.deletionTimestamp.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"lastActor": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lastActor is the user that last changed this entry.",
+							Description: "lastActor is the user who last changed this entry.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"stalledTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "stalledTime is when nsinit-controller-manager found that the turn lasts longer than its --stalled-after, or that the participant has not cleaned up for as long. It is absent before that, and when the turn or the cleanup has ended.",
+							Description: "stalledTime is the time at which nsinit-controller-manager reported that the turn or the cleanup lasts longer than --stalled-after. The field is absent before that time. The field is removed when the turn or the cleanup ends.",
 							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
 						},
 					},
@@ -396,12 +396,12 @@ func schema_sdk_apis_nsinit_v1alpha1_MatchCondition(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "MatchCondition is one condition that a namespace must fulfil.",
+				Description: "MatchCondition is a condition that a namespace must meet.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name identifies the condition in messages, such as team-a or example.com/team-a.",
+							Description: "name identifies the condition in messages. Examples are team-a and example.com/team-a.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -409,7 +409,7 @@ func schema_sdk_apis_nsinit_v1alpha1_MatchCondition(ref common.ReferenceCallback
 					},
 					"expression": {
 						SchemaProps: spec.SchemaProps{
-							Description: "expression is a CEL expression that yields true or false. It can use namespaceObject (its metadata has name, uid, labels and annotations), creator (the name of the user who created the namespace, or on behalf of whom it was created), creatorGroups (the groups of that user) and requester (the name of the user whose request created it).",
+							Description: "expression is a CEL expression that yields true or false. The variable namespaceObject is the namespace: its metadata has name, uid, labels and annotations. The variable creator is the name of the user for whom the namespace was created. The variable creatorGroups contains the groups of that user. The variable requester is the name of the user whose request created the namespace.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -448,7 +448,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceInitializerConfiguration(ref commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespaceInitializerConfiguration registers initializers: processes that must act on new namespaces, by default on all and one after the other, before tenants can write into them. Configurations are merged in the order of their names; the order within each is kept. A namespace gets its plan when it is created, so a change applies only to namespaces that are created after it.",
+				Description: "NamespaceInitializerConfiguration registers initializers. An initializer is a program or a person that prepares a new namespace before tenants can write into it. By default, initializers act on every new namespace, one after the other. The configurations are merged in the order of their names, and the order within each configuration is kept. A namespace gets its plan when it is created. Later changes of configurations do not affect the plan.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -484,7 +484,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceInitializerConfiguration(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "initializers lists the initializers that act on new namespaces, at most 64. Where ordering does not say otherwise, they act in this order. A name that an earlier configuration registers for all namespaces is ignored here. The condition NamesAccepted reports it.",
+							Description: "initializers lists the initializers that act on new namespaces, at most 64. They act in this order unless the field ordering changes the order. An entry has no effect if an earlier configuration registers the same name for all namespaces. The condition NamesAccepted reports such an entry.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -504,7 +504,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceInitializerConfiguration(ref commo
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is what nsinit observed of this configuration.",
+							Description: "status shows what nsinit observed about this configuration.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.NamespaceInitializerConfigurationStatus{}.OpenAPIModelName()),
 						},
@@ -581,7 +581,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceInitializerConfigurationSpec(ref c
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "finalizers lists the participants that must act before the configuration is removed from storage. The server adds \"kubernetes\", which nsinit removes once no namespace waits for the initializers of the configuration. After creation, only the finalize subresource changes the list.",
+							Description: "finalizers lists the participants that must act before the configuration is removed from storage. The server adds the name \"kubernetes\", and nsinit removes this name once no namespace waits for the initializers of the configuration. After creation, only requests to the finalize subresource can change the list.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -603,12 +603,12 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceInitializerConfigurationStatus(ref
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespaceInitializerConfigurationStatus is what nsinit observed of a configuration.",
+				Description: "NamespaceInitializerConfigurationStatus shows what nsinit observed about a configuration.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "phase is Active, or Terminating after the configuration was deleted.\n\nPossible enum values:\n - `\"Active\"` configurations are applied to new namespaces.\n - `\"Terminating\"` configurations are not applied to new namespaces. They are removed once no namespace waits for them.",
+							Description: "phase is Active until the configuration is deleted, and then Terminating.\n\nPossible enum values:\n - `\"Active\"` : the configuration applies to new namespaces.\n - `\"Terminating\"` : the configuration was deleted, and does not apply to new namespaces. nsinit removes the configuration once no namespace waits for its initializers.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Active", "Terminating"},
@@ -626,7 +626,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceInitializerConfigurationStatus(ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Ready, NamesAccepted and, after a deletion, Drained. Ready is True if every initializer has an effect on new namespaces, and no program that served one has stopped reporting. Stalled is True, and otherwise absent, if the configuration cannot become ready before a user changes it or another one.",
+							Description: "conditions are Ready, NamesAccepted and, after the configuration is deleted, Drained. Ready is True if every initializer has an effect on new namespaces, and no program has stopped reporting that it serves an initializer. Stalled is True if the configuration cannot become ready before a user changes a configuration. Otherwise, Stalled is absent.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -656,7 +656,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceInitializerConfigurationStatus(ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "initializers shows whether a program serves each of the initializers.",
+							Description: "initializers shows, for each initializer, whether a program serves it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -669,7 +669,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceInitializerConfigurationStatus(ref
 					},
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the generation that the conditions NamesAccepted and Ready describe. It is absent until nsinit-controller-manager has read the configuration.",
+							Description: "observedGeneration is the generation of the configuration that the conditions NamesAccepted and Ready describe. It is absent until nsinit-controller-manager has read the configuration.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -701,7 +701,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceInitializers(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "pending lists the initializers that have not finished, in the order of the plan. Those for which no predecessor is pending act at the same time, and each removes itself when it is done. When the last one is removed, and no failing result is set, spec.initializers is removed and the namespace opens.",
+							Description: "pending lists the initializers that have not finished, in the order of the plan. Initializers that wait for no other pending initializer act at the same time. Each initializer removes itself when it is done. When the last initializer is removed and no result is set, nsinit removes spec.initializers, and the namespace opens.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -714,13 +714,13 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceInitializers(ref common.ReferenceC
 					},
 					"result": {
 						SchemaProps: spec.SchemaProps{
-							Description: "result with status Failure ends the initialization: the failure is reported, and then the namespace is deleted. Only an initializer that has its turn can set it, and that is final.",
+							Description: "result with status Failure ends the initialization. nsinit reports the failure and then deletes the namespace. A result can be set only for an initializer that has its turn, and is final.",
 							Ref:         ref(v1.Status{}.OpenAPIModelName()),
 						},
 					},
 					"failedInitializer": {
 						SchemaProps: spec.SchemaProps{
-							Description: "failedInitializer is the name of the initializer that set result. The request that sets result can leave it out if only one initializer has its turn.",
+							Description: "failedInitializer is the name of the initializer that failed. The request that sets result can omit this name if only one initializer has its turn.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -737,7 +737,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceLifecycle(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespaceLifecycle describes the core Namespace of the same name: which initializers the namespace still waits for, and which participants must clean up before it can be removed. nsinit creates and deletes NamespaceLifecycles; users read them.",
+				Description: "NamespaceLifecycle describes the core Namespace of the same name. It shows which initializers the namespace still waits for, and which participants must clean up before the namespace is removed. nsinit creates and deletes NamespaceLifecycles. Users read them.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -763,14 +763,14 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceLifecycle(ref common.ReferenceCall
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec identifies the namespace by its UID, and holds the plan that was made when it was created, and what remains to be done.",
+							Description: "spec holds the UID of the namespace, its plan, and the work that remains. nsinit makes the plan when the namespace is created.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.NamespaceLifecycleSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status shows the progress of the namespace: which initializer it waits for, since when and why.",
+							Description: "status shows the progress of the namespace: which initializers the namespace waits for, since when and why.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.NamespaceLifecycleStatus{}.OpenAPIModelName()),
 						},
@@ -837,12 +837,12 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceLifecycleSpec(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespaceLifecycleSpec is the plan of a namespace, and what remains to be done.",
+				Description: "NamespaceLifecycleSpec holds the plan of a namespace and the work that remains.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespaceUID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespaceUID is the UID of the core Namespace. It is immutable: a namespace that is deleted and created again with the same name gets a new NamespaceLifecycle and inherits nothing.",
+							Description: "namespaceUID is the UID of the core Namespace. It is immutable. A later namespace of the same name gets a new NamespaceLifecycle, and inherits nothing from this one.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -855,7 +855,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceLifecycleSpec(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "plan lists the initializers that were registered when the namespace was created, each with its policies. It never changes, so later changes of configurations do not affect this namespace.",
+							Description: "plan lists the initializers of this namespace and their policies, as they were registered when the namespace was created. The plan never changes. Later changes of configurations do not affect this namespace.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -868,7 +868,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceLifecycleSpec(ref common.Reference
 					},
 					"initializers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "initializers tracks the initialization. Absent: the namespace is completely initialized, and that is final. Otherwise, no tenant can write into the namespace. Only the initialize subresource changes it: each initializer removes itself when its work is done.",
+							Description: "initializers tracks the initialization. If the field is absent, the namespace is completely initialized, and that is final. If the field is present, no tenant can write into the namespace. Only requests to the initialize subresource change the field. Each initializer removes itself when its work is done.",
 							Ref:         ref(v1alpha1.NamespaceInitializers{}.OpenAPIModelName()),
 						},
 					},
@@ -879,7 +879,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceLifecycleSpec(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "finalizers lists the participants that must act before the NamespaceLifecycle is removed from storage. The server adds \"kubernetes\", which nsinit removes once the content of the core Namespace is deleted. After creation, only the finalize subresource changes the list.",
+							Description: "finalizers lists the participants that must act before the NamespaceLifecycle is removed from storage. The server adds the name \"kubernetes\", and nsinit removes this name once the content of the core Namespace is deleted. After creation, only requests to the finalize subresource can change the list.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -898,7 +898,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceLifecycleSpec(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "skipped lists the initializers that were removed from pending before their work was done: at their deadline if their failurePolicy is Ignore, or by an administrator. The request to the initialize subresource that removes a name from pending adds it here. No name is ever removed.",
+							Description: "skipped lists the initializers that were removed from pending before their work was done. An initializer with the failurePolicy Ignore is skipped at its deadline. An administrator can also skip initializers. One request to the initialize subresource removes a name from pending and adds the name here. No name is ever removed from skipped.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -923,12 +923,12 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespaceLifecycleStatus is the progress of a namespace.",
+				Description: "NamespaceLifecycleStatus shows the progress of a namespace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "phase is Initializing while initializers are pending, Active once there are none, and Terminating after the NamespaceLifecycle was deleted.\n\nPossible enum values:\n - `\"Active\"` namespaces are completely initialized.\n - `\"Initializing\"` namespaces wait for an initializer.\n - `\"Terminating\"` namespaces are being deleted.",
+							Description: "phase is Initializing while initializers are pending, and Active when none is pending. The phase is Terminating once the NamespaceLifecycle is deleted.\n\nPossible enum values:\n - `\"Active\"` : the namespace is completely initialized.\n - `\"Initializing\"` : the namespace is waiting for initializers.\n - `\"Terminating\"` : the namespace is being deleted.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Active", "Initializing", "Terminating"},
@@ -941,7 +941,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "currentInitializers lists the initializers that have their turn, in the order of the plan. It is empty if there is none, if the initialization failed and if the NamespaceLifecycle is terminating. The field selector status.currentInitializer=NAME selects the namespaces in which NAME has its turn.",
+							Description: "currentInitializers lists the initializers that have their turn, in the order of the plan. The list is empty if no initializer has its turn, if the initialization failed, and if the NamespaceLifecycle is being deleted. The field selector status.currentInitializer=NAME selects the namespaces in which NAME has its turn.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -965,7 +965,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "initializers shows the progress of each initializer of the plan, and what it last reported.",
+							Description: "initializers shows the progress and the last message of each initializer of the plan.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -988,7 +988,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Initializing and Ready, Stalled once a turn or a cleanup lasts longer than usual or the initialization failed, OpenedByHand once a user opened the namespace, and PlanDegraded if the plan differs from what the configurations say.",
+							Description: "conditions always include Initializing and Ready. Stalled is added when a turn or a cleanup lasts longer than --stalled-after, or when the initialization fails. OpenedByHand is added when a user opens the namespace by hand. PlanDegraded is added if the plan differs from what the configurations say.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1011,7 +1011,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulation(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespacePopulation holds the manifests that the initializer policy-population applies to new namespaces, with its own identity, before tenants can write into them. With scope All, it also applies them to namespaces that exist already. It implements the Namespace Population proposal, which the Namespace Initializer KEP describes in its first user story.",
+				Description: "NamespacePopulation holds manifests. The initializer policy-population applies them to each new namespace before tenants can write into the namespace. It applies them under its own identity, never under that of the creator. With scope All, policy-population also applies the manifests to existing namespaces. NamespacePopulations implement the first user story of the Namespace Initializer KEP.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1030,7 +1030,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulation(ref common.ReferenceCal
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata is the standard object metadata. The name is a DNS label. If two populations have a manifest of the same object, that of the later name counts. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Description: "metadata is the standard object metadata. The name must be a DNS label. If two populations have a manifest of the same object, the population whose name sorts later takes precedence. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
 						},
@@ -1044,7 +1044,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulation(ref common.ReferenceCal
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is what policy-population applied, and what it could not apply.",
+							Description: "status shows what policy-population applied, and what it could not apply.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.NamespacePopulationStatus{}.OpenAPIModelName()),
 						},
@@ -1116,7 +1116,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulationSpec(ref common.Referenc
 				Properties: map[string]spec.Schema{
 					"namespaceSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespaceSelector selects namespaces by their labels. Absent: all of them.",
+							Description: "namespaceSelector selects namespaces by their labels. If it is absent, the population selects all namespaces.",
 							Ref:         ref(v1.LabelSelector{}.OpenAPIModelName()),
 						},
 					},
@@ -1132,7 +1132,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulationSpec(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "manifests are the objects that the namespaces get: at most 128, with 1 MiB in total. They are applied at the same time. What fails is tried again, in this order, because an object can need an earlier one.",
+							Description: "manifests are the objects that the selected namespaces get. There can be at most 128 manifests, with 1 MiB in total. policy-population applies them at the same time. It retries failed manifests in the order of the list, because an object can need an earlier object.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1145,7 +1145,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulationSpec(ref common.Referenc
 					},
 					"scope": {
 						SchemaProps: spec.SchemaProps{
-							Description: "scope says which of the selected namespaces get the manifests. New, the default: those that are created while the population exists. All: also those that exist already and are open, as rollout says. Namespaces exempt by name and those whose names start with kube- are not among them.\n\nPossible enum values:\n - `\"All\"` means also namespaces that exist already.\n - `\"New\"` means namespaces that are created while the population exists.",
+							Description: "scope decides which of the selected namespaces get the manifests. With New, the default, only namespaces that are created while the population exists get the manifests. With All, open existing namespaces also get the manifests, as the field rollout says. An existing namespace gets no manifests if the namespace is exempt by name, or if its name begins with kube-.\n\nPossible enum values:\n - `\"All\"` : new namespaces and existing namespaces get the manifests.\n - `\"New\"` : only namespaces that are created while the population exists get the manifests.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"All", "New"},
@@ -1153,7 +1153,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulationSpec(ref common.Referenc
 					},
 					"rollout": {
 						SchemaProps: spec.SchemaProps{
-							Description: "rollout is what happens in namespaces that exist already. It needs scope All. Report, the default: status.rollout reports what Apply would do. Apply: a few namespaces at a time get the objects that they do not have and the changes of manifests that have Repair, and lose the objects of removed manifests. With both, the drift of objects that were rolled out is repaired. Apply does not replace an object of another client.\n\nPossible enum values:\n - `\"Apply\"` gives a few namespaces at a time what changed in the manifests.\n - `\"Report\"` reports what Apply would do.",
+							Description: "rollout decides what policy-population does in existing namespaces. It can be set only with scope All. With Report, the default, status.rollout reports what Apply would do. With Apply, policy-population changes a few namespaces at a time. It creates missing objects, applies changes of manifests that have the driftPolicy Repair, and deletes the objects of removed manifests. Apply does not replace an object of another client. With Report and with Apply, policy-population repairs objects that were rolled out before, if their manifests have Repair.\n\nPossible enum values:\n - `\"Apply\"` : policy-population applies the changes of the population to a few namespaces at a time.\n - `\"Report\"` : policy-population reports what Apply would do.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Apply", "Report"},
@@ -1161,7 +1161,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulationSpec(ref common.Referenc
 					},
 					"namespaceMetadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespaceMetadata is what the namespaces get themselves: labels and annotations. In a new namespace, they replace those that its creator set.",
+							Description: "namespaceMetadata holds labels and annotations for the namespaces themselves. In a new namespace, these values replace the values that the creator set.",
 							Ref:         ref(v1alpha1.PopulationNamespaceMetadata{}.OpenAPIModelName()),
 						},
 					},
@@ -1177,12 +1177,12 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulationStatus(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespacePopulationStatus is the result of a population.",
+				Description: "NamespacePopulationStatus shows what policy-population applied, and what it could not apply.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the generation that the conditions Applied and Ready describe, the lower one if they differ. It is absent until policy-population has checked the population.",
+							Description: "observedGeneration is the generation of the population that the conditions Applied and Ready describe. If these conditions describe different generations, the field has the lower one. The field is absent until policy-population has checked the population.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1199,7 +1199,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulationStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the population. Applied is True if every manifest was applied to each namespace that has objects of the population. Ready is True if every manifest could be applied to a new namespace: the cluster knows its kind, and policy-population has the permission to apply it. Otherwise, the message says what is missing. With scope All, RolledOut is True if every selected namespace that exists has received every object. Otherwise, its reason and message say what is missing, and what to do.",
+							Description: "conditions are Applied, Ready and, with scope All, RolledOut. Applied is True if every manifest was applied to each namespace that has objects of the population. Ready is True if policy-population can apply every manifest to a new namespace. For this, the cluster must know each kind, and policy-population needs the permission to apply each object. If Ready is not True, its message says what is missing. RolledOut is True if every existing namespace that the population selects has received every object. If RolledOut is False, its reason and message say what is missing, and what to do.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1227,7 +1227,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulationStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "manifests are the results of the manifests.",
+							Description: "manifests shows the result of each manifest.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1240,7 +1240,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulationStatus(ref common.Refere
 					},
 					"rollout": {
 						SchemaProps: spec.SchemaProps{
-							Description: "rollout is the state of the rollout to namespaces that exist already. It is absent with scope New.",
+							Description: "rollout is the state of the rollout to existing namespaces. It is absent with scope New.",
 							Ref:         ref(v1alpha1.PopulationRolloutStatus{}.OpenAPIModelName()),
 						},
 					},
@@ -1261,7 +1261,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name identifies the initializer. It must be fully qualified: either a domain name of three or more parts, such as alwayspullimages.kubernetes.io, or a name prefixed with a domain, such as openshift.com/origin.",
+							Description: "name identifies the initializer. It must be fully qualified. One form is a domain name of at least three parts, such as alwayspullimages.kubernetes.io. The other form is a name with a domain as its prefix, such as openshift.com/origin.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1269,7 +1269,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 					},
 					"failurePolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "failurePolicy is what happens when the initializer has not removed itself by its deadline. Absent: the namespace waits indefinitely. Ignore: the initializer is skipped and the next one has its turn. Fail: the initialization fails, and the namespace is deleted.\n\nPossible enum values:\n - `\"Fail\"` fails the namespace's initialization at the deadline.\n - `\"Ignore\"` skips the initializer at its deadline.",
+							Description: "failurePolicy decides what happens if the initializer has not removed itself by its deadline. If the field is absent, the namespace waits indefinitely. With Ignore, nsinit skips the initializer, and the next initializer has its turn. With Fail, the initialization fails, and nsinit deletes the namespace.\n\nPossible enum values:\n - `\"Fail\"` : the initialization of the namespace fails at the deadline, and nsinit deletes the namespace.\n - `\"Ignore\"` : nsinit skips the initializer at its deadline.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Fail", "Ignore"},
@@ -1277,14 +1277,14 @@ func schema_sdk_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 					},
 					"timeoutSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "timeoutSeconds is the deadline, in seconds from the start of the turn of the initializer: at least 1. It can be set only with a failurePolicy, and is then 5 by default.",
+							Description: "timeoutSeconds is the deadline in seconds after the start of the initializer's turn. The minimum is 1. It can be set only together with failurePolicy. If failurePolicy is set, the default is 5.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"finalizer": {
 						SchemaProps: spec.SchemaProps{
-							Description: "finalizer: true makes this participant act again when the namespace is deleted. Its name is added to spec.finalizers of the NamespaceLifecycle, and the namespace is not removed before the participant has removed its name.",
+							Description: "finalizer: true makes the initializer a participant: it acts again when the namespace is deleted. nsinit adds its name to spec.finalizers of the NamespaceLifecycle. The namespace is not removed until the participant has removed this name.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -1301,7 +1301,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "matchConditions select namespaces: the initializer is in the plan of a namespace only if every expression yields true. There can be at most 16. They are evaluated once, when the plan is made. An expression that fails then counts as true, and the condition PlanDegraded of the NamespaceLifecycle reports it.",
+							Description: "matchConditions select namespaces. The initializer is in the plan of a namespace only if every expression yields true. There can be at most 16 expressions. nsinit evaluates them once, when it makes the plan. An expression that fails counts as true, and the condition PlanDegraded of the NamespaceLifecycle reports the error.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1314,19 +1314,19 @@ func schema_sdk_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 					},
 					"namespaceSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespaceSelector selects namespaces by the labels that they have when the plan is made. Absent or empty: all namespaces. The user who creates a namespace chooses its labels, so use matchConditions on the name or the creator where users must not decide.",
+							Description: "namespaceSelector selects namespaces by the labels that they have when nsinit makes the plan. If it is absent or empty, it selects all namespaces. The user who creates a namespace chooses its labels. If users must not decide, use matchConditions on the name or the creator.",
 							Ref:         ref(v1.LabelSelector{}.OpenAPIModelName()),
 						},
 					},
 					"ordering": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ordering decides which initializers act before this one. Absent: all that come before it in the plan. An empty ordering: none, so it acts immediately.",
+							Description: "ordering decides which initializers act before this initializer. If it is absent, all initializers that precede this one in the plan act first. With an empty ordering, this initializer acts immediately.",
 							Ref:         ref(v1alpha1.InitializerOrdering{}.OpenAPIModelName()),
 						},
 					},
 					"activation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "activation decides when new namespaces begin to wait for the initializer. Absent or Always: as soon as it is registered. WhenServed: once a program has reported that it serves the initializer.\n\nPossible enum values:\n - `\"Always\"` initializers are in the plans from their registration on.\n - `\"WhenServed\"` initializers are in no plan before a program has reported that it serves them.",
+							Description: "activation decides when new namespaces begin to wait for the initializer. With Always, the default, they wait as soon as the initializer is registered. With WhenServed, they wait once a program has reported that it serves the initializer.\n\nPossible enum values:\n - `\"Always\"` : new namespaces wait for the initializer as soon as it is registered.\n - `\"WhenServed\"` : new namespaces wait for the initializer once a program has reported that it serves the initializer.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Always", "WhenServed"},
@@ -1334,7 +1334,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 					},
 					"holds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "holds is what this participant needs until it has cleaned up. Absent: only the namespace. Content: also the objects in the namespace. Kubernetes then deletes them after the participant has removed its name from spec.finalizers of the NamespaceLifecycle. It can be set only with finalizer: true.\n\nPossible enum values:\n - `\"Content\"` participants need the objects in the namespace.",
+							Description: "holds says what Kubernetes must keep until this participant has cleaned up. It can be set only with finalizer: true. If it is absent, Kubernetes can delete the objects in the namespace before the participant has cleaned up. With Content, Kubernetes deletes the objects only after the participant has removed its name from spec.finalizers of the NamespaceLifecycle.\n\nPossible enum values:\n - `\"Content\"` : Kubernetes keeps the objects in the namespace until the participant has cleaned up.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Content"},
@@ -1342,7 +1342,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 					},
 					"configuration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "configuration is the NamespaceInitializerConfiguration that registered the initializer. It is absent for the built-in one.",
+							Description: "configuration is the NamespaceInitializerConfiguration that registered the initializer. It is absent for the built-in initializer.",
 							Ref:         ref(v1alpha1.ConfigurationReference{}.OpenAPIModelName()),
 						},
 					},
@@ -1359,7 +1359,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulatedNamespace(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PopulatedNamespace records what NamespacePopulations put into the core Namespace of the same name. policy-population lists each object here before it applies it, so that none is missing after a crash. It is removed with the namespace.",
+				Description: "PopulatedNamespace lists the objects that NamespacePopulations put into the core Namespace of the same name. The list is complete even after a crash, because policy-population lists each object before it applies the object. The PopulatedNamespace is deleted together with the namespace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1378,21 +1378,21 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulatedNamespace(ref common.ReferenceCall
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata is the standard object metadata. The name is that of the namespace. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Description: "metadata is the standard object metadata. The name is the name of the namespace. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec identifies the namespace.",
+							Description: "spec identifies the namespace by its UID.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.PopulatedNamespaceSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is what was applied.",
+							Description: "status shows which objects policy-population applied.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.PopulatedNamespaceStatus{}.OpenAPIModelName()),
 						},
@@ -1459,12 +1459,12 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulatedNamespaceSpec(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PopulatedNamespaceSpec identifies the namespace.",
+				Description: "PopulatedNamespaceSpec identifies the namespace by its UID.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespaceUID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespaceUID is the UID of the namespace. It is immutable: another namespace of the same name gets a new PopulatedNamespace.",
+							Description: "namespaceUID is the UID of the namespace. It is immutable. A later namespace of the same name gets a new PopulatedNamespace.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1481,7 +1481,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulatedNamespaceStatus(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PopulatedNamespaceStatus is what was applied.",
+				Description: "PopulatedNamespaceStatus shows which objects policy-population applied.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"conditions": {
@@ -1496,7 +1496,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulatedNamespaceStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Applied and Ready. Applied is True if every object matches its manifest, or did when the namespace opened. Ready is True if, in addition, every object was ready when the namespace opened, and Unknown before Applied is set.",
+							Description: "conditions are Applied and Ready. Applied is True if every object was applied. Ready is True if every object was applied and was ready when the namespace opened. Ready is Unknown until policy-population sets Applied.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1514,7 +1514,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulatedNamespaceStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "objects are those that were applied, or should be, in the order in which they are applied.",
+							Description: "objects lists the objects that policy-population applied or must apply. The list is in the order of the manifests.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1537,12 +1537,12 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulatedObject(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PopulatedObject is an object that was applied, or should be.",
+				Description: "PopulatedObject is one object that policy-population applied or must apply.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"population": {
 						SchemaProps: spec.SchemaProps{
-							Description: "population is the name of the NamespacePopulation.",
+							Description: "population is the name of the NamespacePopulation that contains the manifest of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1550,7 +1550,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulatedObject(ref common.ReferenceCallbac
 					},
 					"manifest": {
 						SchemaProps: spec.SchemaProps{
-							Description: "manifest is the name of the manifest in it.",
+							Description: "manifest is the name of the manifest in the NamespacePopulation.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1558,7 +1558,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulatedObject(ref common.ReferenceCallbac
 					},
 					"apiVersion": {
 						SchemaProps: spec.SchemaProps{
-							Description: "apiVersion is the group and version of the object. It is empty if the manifest could not be evaluated.",
+							Description: "apiVersion is the API group and version of the object. It is empty if policy-population could not evaluate the manifest.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1579,14 +1579,14 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulatedObject(ref common.ReferenceCallbac
 					},
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Description: "uid is the UID of the object that was applied.",
+							Description: "uid is the UID of the applied object.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"prunePolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "prunePolicy is that of the manifest when the object was applied.\n\nPossible enum values:\n - `\"Delete\"` deletes the object.\n - `\"Orphan\"` keeps the object.",
+							Description: "prunePolicy is the prunePolicy that the manifest had when policy-population applied the object.\n\nPossible enum values:\n - `\"Delete\"` : policy-population deletes the object.\n - `\"Orphan\"` : policy-population keeps the object.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Delete", "Orphan"},
@@ -1594,7 +1594,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulatedObject(ref common.ReferenceCallbac
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is Pending, Applied, Failed or Conflict.\n\nPossible enum values:\n - `\"Applied\"` : it was applied.\n - `\"Conflict\"` : the namespace is older than the manifest, and another client owns the object or a field of it. The object was not changed.\n - `\"Failed\"` : it could not be applied, or not deleted.\n - `\"Pending\"` : it is about to be applied.",
+							Description: "state is Pending, Applied, Failed or Conflict.\n\nPossible enum values:\n - `\"Applied\"` : policy-population applied the object.\n - `\"Conflict\"` : another client owns the object or one of its fields. policy-population did not change the object. Only a rollout to existing namespaces reports this state.\n - `\"Failed\"` : policy-population could not apply or delete the object.\n - `\"Pending\"` : policy-population is about to apply the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1603,20 +1603,20 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulatedObject(ref common.ReferenceCallbac
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message says why it failed, what is in conflict, or why it is not ready.",
+							Description: "message says why policy-population could not apply or delete the object, or why the object is in conflict or not ready.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"lastAppliedTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lastAppliedTime is when it was last applied.",
+							Description: "lastAppliedTime is the time at which policy-population last applied the object.",
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
 					"contentHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "contentHash is a hash of the manifest as it was last applied, if its drift is repaired. With scope All, policy-population repairs the object while the hash of the manifest is the same. The rollout applies another one.",
+							Description: "contentHash is a hash of the manifest that was last applied. It is set only if the manifest has the driftPolicy Repair. With scope All, policy-population repairs the object only while the manifest has this hash. The rollout applies a changed manifest.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1634,12 +1634,12 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationManifest(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PopulationManifest is one object that namespaces get.",
+				Description: "PopulationManifest is the manifest of one object that namespaces get.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name identifies the manifest within its population. It is a DNS label.",
+							Description: "name identifies the manifest within its population. It must be a DNS label.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1647,14 +1647,14 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationManifest(ref common.ReferenceCall
 					},
 					"when": {
 						SchemaProps: spec.SchemaProps{
-							Description: "when is a CEL expression that yields true or false. If it yields false, the namespace does not get the object. It has the variables of the template. Absent: every selected namespace gets the object.",
+							Description: "when is a CEL expression that yields true or false. If it yields false, the namespace does not get the object. The expression can use the variables of the template. If when is absent, every selected namespace gets the object.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"driftPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "driftPolicy is what happens after the namespace opens. Ignore, the default: tenants own the object. Repair: the object follows the manifest, and is applied again if it is changed or deleted.\n\nPossible enum values:\n - `\"Ignore\"` leaves the object to the namespace's tenants.\n - `\"Repair\"` makes the object follow its manifest.",
+							Description: "driftPolicy decides what happens to the object after the namespace opens. With Ignore, the default, tenants own the object. With Repair, policy-population applies the manifest again when the manifest changes, and when a user changes or deletes the object.\n\nPossible enum values:\n - `\"Ignore\"` : tenants own the object, and policy-population does not change it.\n - `\"Repair\"` : policy-population keeps the object as its manifest defines it.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Ignore", "Repair"},
@@ -1662,7 +1662,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationManifest(ref common.ReferenceCall
 					},
 					"prunePolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "prunePolicy is what happens to the objects when the manifest is removed from the population, or the population is deleted. Delete, the default: they are deleted. Orphan: they are kept.\n\nPossible enum values:\n - `\"Delete\"` deletes the object.\n - `\"Orphan\"` keeps the object.",
+							Description: "prunePolicy decides what happens to the objects when the manifest is removed, or when the population is deleted. With Delete, the default, policy-population deletes the objects. With Orphan, it keeps the objects.\n\nPossible enum values:\n - `\"Delete\"` : policy-population deletes the object.\n - `\"Orphan\"` : policy-population keeps the object.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Delete", "Orphan"},
@@ -1670,13 +1670,13 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationManifest(ref common.ReferenceCall
 					},
 					"template": {
 						SchemaProps: spec.SchemaProps{
-							Description: "template is the object. Strings in it can contain CEL expressions in ${...}. Their variables are namespaceObject (with metadata.name, uid, labels and annotations), creator (the user who created the namespace, or on behalf of whom it was created), creatorGroups and requester (the user whose request created it). $${ is a literal ${. A string that is one expression takes the type of its value. apiVersion, kind and metadata.name are required; nsinit sets metadata.namespace.",
+							Description: "template is the object. The strings of the template can contain CEL expressions in ${...}. To write a literal ${, use $${. A string that consists of one expression has the type of its result. The variable namespaceObject is the namespace: its metadata has name, uid, labels and annotations. The variable creator is the name of the user for whom the namespace was created. The variable creatorGroups contains the groups of that user. The variable requester is the name of the user whose request created the namespace. The fields apiVersion, kind and metadata.name are required. The field metadata.namespace is set by nsinit.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
 					"readyWhen": {
 						SchemaProps: spec.SchemaProps{
-							Description: "readyWhen is a CEL expression that yields true or false. A new namespace stays closed until it yields true. It has the variables of the template, and object, which is the object as it is stored. While it fails, the object is not ready. Absent: the object is ready when it is applied. A ResourceQuota is ready only when its status has every entry of spec.hard: before that, kube-apiserver does not enforce it.",
+							Description: "readyWhen is a CEL expression that yields true or false. A new namespace stays closed until the expression yields true. The expression can use the variables of the template, and object, which is the stored object. While the expression fails, the object is not ready. If readyWhen is absent, the object is ready as soon as it is applied. A ResourceQuota is ready only when its status has every entry of spec.hard. Before that, kube-apiserver does not enforce the quota.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1694,12 +1694,12 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationManifestStatus(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PopulationManifestStatus is the result of one manifest.",
+				Description: "PopulationManifestStatus shows the result of one manifest in all namespaces.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name is that of the manifest.",
+							Description: "name is the name of the manifest.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1707,7 +1707,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationManifestStatus(ref common.Referen
 					},
 					"applied": {
 						SchemaProps: spec.SchemaProps{
-							Description: "applied is the number of namespaces in which it was applied.",
+							Description: "applied is the number of namespaces in which the manifest was applied.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1715,7 +1715,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationManifestStatus(ref common.Referen
 					},
 					"failed": {
 						SchemaProps: spec.SchemaProps{
-							Description: "failed is the number of namespaces in which it could not be applied.",
+							Description: "failed is the number of namespaces in which the manifest could not be applied.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1723,14 +1723,14 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationManifestStatus(ref common.Referen
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message is the error in the first namespace in which it failed.",
+							Description: "message is the error in the first namespace, by name, in which the manifest could not be applied.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace is the first namespace, by name, in which it failed.",
+							Description: "namespace is the first namespace, by name, in which the manifest could not be applied.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1746,12 +1746,12 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationNamespaceMetadata(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PopulationNamespaceMetadata is labels and annotations of namespaces. Values can contain expressions like the strings of a template. Keys that begin with nsinit.dev/, kubernetes.io/metadata.name and labels that namespaceSelector reads are not allowed.",
+				Description: "PopulationNamespaceMetadata holds labels and annotations for namespaces. Values can contain CEL expressions, like the strings of a template. Keys cannot begin with nsinit.dev/. The key kubernetes.io/metadata.name is not allowed. Labels that namespaceSelector reads are not allowed.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"labels": {
 						SchemaProps: spec.SchemaProps{
-							Description: "labels are labels that namespaces get, at most 63.",
+							Description: "labels are the labels that the namespaces get, at most 63.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -1766,7 +1766,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationNamespaceMetadata(ref common.Refe
 					},
 					"annotations": {
 						SchemaProps: spec.SchemaProps{
-							Description: "annotations are annotations that namespaces get, at most 64.",
+							Description: "annotations are the annotations that the namespaces get, at most 64.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -1781,7 +1781,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationNamespaceMetadata(ref common.Refe
 					},
 					"driftPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "driftPolicy is what happens after the namespace opens. Ignore, the default: users who may update the namespace can change them. Repair: they follow the population.\n\nPossible enum values:\n - `\"Ignore\"` leaves the object to the namespace's tenants.\n - `\"Repair\"` makes the object follow its manifest.",
+							Description: "driftPolicy decides what happens to the labels and annotations after the namespace opens. With Ignore, the default, users who may update the namespace can change the labels and annotations. With Repair, policy-population reverts such changes, and applies changes of the population.\n\nPossible enum values:\n - `\"Ignore\"` : tenants own the object, and policy-population does not change it.\n - `\"Repair\"` : policy-population keeps the object as its manifest defines it.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Ignore", "Repair"},
@@ -1797,7 +1797,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationProblem(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PopulationProblem is why a namespace that exists does not get an object.",
+				Description: "PopulationProblem describes why policy-population cannot apply or delete an object in an existing namespace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
@@ -1818,7 +1818,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationProblem(ref common.ReferenceCallb
 					},
 					"result": {
 						SchemaProps: spec.SchemaProps{
-							Description: "result is Conflict or Refused.\n\nPossible enum values:\n - `\"Conflict\"` : another client owns the object or a field of it.\n - `\"Refused\"` : the object cannot be applied.",
+							Description: "result is Conflict or Refused.\n\nPossible enum values:\n - `\"Conflict\"` : another client owns the object or one of its fields.\n - `\"Refused\"` : policy-population cannot apply or delete the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1827,7 +1827,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationProblem(ref common.ReferenceCallb
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message is the reason, with the next step.",
+							Description: "message describes the cause and the next step.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1844,19 +1844,19 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.Referenc
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PopulationRolloutStatus is the state of the rollout to namespaces that exist already, or the report of what it would do.",
+				Description: "PopulationRolloutStatus is the state of the rollout to existing namespaces. With Report, it is the report of what Apply would do.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the generation that the counts describe.",
+							Description: "observedGeneration is the generation of the population that the counts describe.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
 					},
 					"namespaces": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespaces is the number of namespaces that are selected or have objects to delete, and are open and neither exempt, frozen nor being deleted.",
+							Description: "namespaces is the number of namespaces in the rollout. The population selects these namespaces, or they have objects to delete. Namespaces that are closed, frozen, being deleted or exempt by name are not in the rollout, and neither are those whose names begin with kube-.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1864,7 +1864,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.Referenc
 					},
 					"current": {
 						SchemaProps: spec.SchemaProps{
-							Description: "current is the number of these that have received every object and change, and have nothing to delete.",
+							Description: "current is the number of namespaces in the rollout that have received every object and change, and have no objects to delete.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1872,7 +1872,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.Referenc
 					},
 					"checked": {
 						SchemaProps: spec.SchemaProps{
-							Description: "checked is the number of these that the counts below describe. A namespace is checked when the report or the rollout reaches it, and again after a change.",
+							Description: "checked is the number of namespaces in the rollout whose objects the other fields count. A namespace is checked when the report or the rollout reaches it, and again after a change.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1880,7 +1880,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.Referenc
 					},
 					"toCreate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "toCreate is the number of objects that do not exist and would be created.",
+							Description: "toCreate is the number of objects that do not exist and that the rollout would create.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1888,7 +1888,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.Referenc
 					},
 					"toChange": {
 						SchemaProps: spec.SchemaProps{
-							Description: "toChange is the number of objects that exist, belong to a population, and would be changed.",
+							Description: "toChange is the number of objects that policy-population applied before, and that the rollout would now change.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1896,7 +1896,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.Referenc
 					},
 					"toDelete": {
 						SchemaProps: spec.SchemaProps{
-							Description: "toDelete is the number of objects of removed manifests that would be deleted.",
+							Description: "toDelete is the number of objects that the rollout would delete, because their manifests were removed.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1904,7 +1904,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.Referenc
 					},
 					"unchanged": {
 						SchemaProps: spec.SchemaProps{
-							Description: "unchanged is the number of objects that the namespaces already have.",
+							Description: "unchanged is the number of objects that the namespaces have received already, and that stay as they are.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1912,7 +1912,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.Referenc
 					},
 					"conflicts": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conflicts is the number of manifests in whose place another client has an object, or a field with another value. Such an object is not changed.",
+							Description: "conflicts is the number of objects that the rollout does not change because of another client. That client owns the object, or set one of its fields to another value.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1920,7 +1920,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.Referenc
 					},
 					"refused": {
 						SchemaProps: spec.SchemaProps{
-							Description: "refused is the number of objects that cannot be applied or deleted: policy-population lacks a permission, an admission policy or webhook rejects them, their kind does not exist, or an expression fails.",
+							Description: "refused is the number of objects that policy-population cannot apply or delete. Possible causes are a missing permission, an admission policy or webhook that rejects the object, an unknown kind, and an expression that fails.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1933,7 +1933,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "problems are the first conflicts and refusals, at most ten, in the order of the namespaces.",
+							Description: "problems lists the first conflicts and refused objects, at most ten, in the order of the names of their namespaces.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1962,7 +1962,7 @@ func schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializer(ref common.ReferenceC
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name identifies the initializer. It must be fully qualified: either a domain name of three or more parts, such as alwayspullimages.kubernetes.io, or a name prefixed with a domain, such as openshift.com/origin.",
+							Description: "name identifies the initializer. It must be fully qualified. One form is a domain name of at least three parts, such as alwayspullimages.kubernetes.io. The other form is a name with a domain as its prefix, such as openshift.com/origin.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1970,7 +1970,7 @@ func schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializer(ref common.ReferenceC
 					},
 					"failurePolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "failurePolicy is what happens when the initializer has not removed itself by its deadline. Absent: the namespace waits indefinitely. Ignore: the initializer is skipped and the next one has its turn. Fail: the initialization fails, and the namespace is deleted.\n\nPossible enum values:\n - `\"Fail\"` fails the namespace's initialization at the deadline.\n - `\"Ignore\"` skips the initializer at its deadline.",
+							Description: "failurePolicy decides what happens if the initializer has not removed itself by its deadline. If the field is absent, the namespace waits indefinitely. With Ignore, nsinit skips the initializer, and the next initializer has its turn. With Fail, the initialization fails, and nsinit deletes the namespace.\n\nPossible enum values:\n - `\"Fail\"` : the initialization of the namespace fails at the deadline, and nsinit deletes the namespace.\n - `\"Ignore\"` : nsinit skips the initializer at its deadline.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Fail", "Ignore"},
@@ -1978,14 +1978,14 @@ func schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializer(ref common.ReferenceC
 					},
 					"timeoutSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "timeoutSeconds is the deadline, in seconds from the start of the turn of the initializer: at least 1. It can be set only with a failurePolicy, and is then 5 by default.",
+							Description: "timeoutSeconds is the deadline in seconds after the start of the initializer's turn. The minimum is 1. It can be set only together with failurePolicy. If failurePolicy is set, the default is 5.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"finalizer": {
 						SchemaProps: spec.SchemaProps{
-							Description: "finalizer: true makes this participant act again when the namespace is deleted. Its name is added to spec.finalizers of the NamespaceLifecycle, and the namespace is not removed before the participant has removed its name.",
+							Description: "finalizer: true makes the initializer a participant: it acts again when the namespace is deleted. nsinit adds its name to spec.finalizers of the NamespaceLifecycle. The namespace is not removed until the participant has removed this name.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -2002,7 +2002,7 @@ func schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializer(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "matchConditions select namespaces: the initializer is in the plan of a namespace only if every expression yields true. There can be at most 16. They are evaluated once, when the plan is made. An expression that fails then counts as true, and the condition PlanDegraded of the NamespaceLifecycle reports it.",
+							Description: "matchConditions select namespaces. The initializer is in the plan of a namespace only if every expression yields true. There can be at most 16 expressions. nsinit evaluates them once, when it makes the plan. An expression that fails counts as true, and the condition PlanDegraded of the NamespaceLifecycle reports the error.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2015,19 +2015,19 @@ func schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializer(ref common.ReferenceC
 					},
 					"namespaceSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespaceSelector selects namespaces by the labels that they have when the plan is made. Absent or empty: all namespaces. The user who creates a namespace chooses its labels, so use matchConditions on the name or the creator where users must not decide.",
+							Description: "namespaceSelector selects namespaces by the labels that they have when nsinit makes the plan. If it is absent or empty, it selects all namespaces. The user who creates a namespace chooses its labels. If users must not decide, use matchConditions on the name or the creator.",
 							Ref:         ref(v1.LabelSelector{}.OpenAPIModelName()),
 						},
 					},
 					"ordering": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ordering decides which initializers act before this one. Absent: all that come before it in the plan. An empty ordering: none, so it acts immediately.",
+							Description: "ordering decides which initializers act before this initializer. If it is absent, all initializers that precede this one in the plan act first. With an empty ordering, this initializer acts immediately.",
 							Ref:         ref(v1alpha1.InitializerOrdering{}.OpenAPIModelName()),
 						},
 					},
 					"activation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "activation decides when new namespaces begin to wait for the initializer. Absent or Always: as soon as it is registered. WhenServed: once a program has reported that it serves the initializer.\n\nPossible enum values:\n - `\"Always\"` initializers are in the plans from their registration on.\n - `\"WhenServed\"` initializers are in no plan before a program has reported that it serves them.",
+							Description: "activation decides when new namespaces begin to wait for the initializer. With Always, the default, they wait as soon as the initializer is registered. With WhenServed, they wait once a program has reported that it serves the initializer.\n\nPossible enum values:\n - `\"Always\"` : new namespaces wait for the initializer as soon as it is registered.\n - `\"WhenServed\"` : new namespaces wait for the initializer once a program has reported that it serves the initializer.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Always", "WhenServed"},
@@ -2035,7 +2035,7 @@ func schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializer(ref common.ReferenceC
 					},
 					"holds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "holds is what this participant needs until it has cleaned up. Absent: only the namespace. Content: also the objects in the namespace. Kubernetes then deletes them after the participant has removed its name from spec.finalizers of the NamespaceLifecycle. It can be set only with finalizer: true.\n\nPossible enum values:\n - `\"Content\"` participants need the objects in the namespace.",
+							Description: "holds says what Kubernetes must keep until this participant has cleaned up. It can be set only with finalizer: true. If it is absent, Kubernetes can delete the objects in the namespace before the participant has cleaned up. With Content, Kubernetes deletes the objects only after the participant has removed its name from spec.finalizers of the NamespaceLifecycle.\n\nPossible enum values:\n - `\"Content\"` : Kubernetes keeps the objects in the namespace until the participant has cleaned up.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Content"},
@@ -2054,7 +2054,7 @@ func schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializerStatus(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RegisteredInitializerStatus is what nsinit observed of one initializer of a configuration.",
+				Description: "RegisteredInitializerStatus shows whether a program serves one initializer of a configuration.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
@@ -2067,13 +2067,13 @@ func schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializerStatus(ref common.Refe
 					},
 					"reportTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reportTime is when a program last reported that it serves the initializer. The program writes it through the status subresource, and repeats it every 20 seconds. The server replaces it with its own time.",
+							Description: "reportTime is the time at which a program last reported that it serves the initializer. The program writes this field every 20 seconds, through the status subresource. nsinit-apiserver replaces the value with its own time.",
 							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
 						},
 					},
 					"reporter": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reporter is the user that last reported. The server sets it.",
+							Description: "reporter is the user who sent the last report. nsinit-apiserver sets this field.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2090,7 +2090,7 @@ func schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializerStatus(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions has the condition Served: True while a program reports that it serves the initializer, False if the last report is too old, and Unknown before the first one.",
+							Description: "conditions contains the condition Served. Served is True while a program reports that it serves the initializer. It is False if the last report is more than a minute old, and Unknown before the first report.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

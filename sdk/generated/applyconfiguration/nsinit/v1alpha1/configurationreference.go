@@ -19,8 +19,8 @@ import (
 type ConfigurationReferenceApplyConfiguration struct {
 	// name is the name of the configuration.
 	Name *string `json:"name,omitempty"`
-	// uid is the UID of the configuration. A later configuration of the same name has
-	// another one.
+	// uid is the UID of the configuration. A later configuration of the same name has another
+	// UID.
 	UID *types.UID `json:"uid,omitempty"`
 }
 

@@ -11,10 +11,11 @@ package v1alpha1
 // InitializerOrderingApplyConfiguration represents a declarative configuration of the InitializerOrdering type for use
 // with apply.
 //
-// InitializerOrdering decides which initializers act before another one.
+// InitializerOrdering decides which other initializers act before an initializer.
 type InitializerOrderingApplyConfiguration struct {
-	// after names the initializers that must be done or skipped before this one acts,
-	// at most 64. Names that are not in the plan of a namespace have no effect there.
+	// after lists the initializers that must be done or skipped before this initializer acts,
+	// at most 64. A name that is not in the plan of a namespace has no effect in that
+	// namespace.
 	After []string `json:"after,omitempty"`
 }
 

@@ -16,29 +16,29 @@ import (
 // InitializerStatusApplyConfiguration represents a declarative configuration of the InitializerStatus type for use
 // with apply.
 //
-// InitializerStatus is the progress of one initializer of the plan.
+// InitializerStatus shows the progress of one initializer of the plan.
 type InitializerStatusApplyConfiguration struct {
 	// name is the name of the initializer.
 	Name *string `json:"name,omitempty"`
-	// state is Waiting for its turn, Running, Done, Skipped, or Failed.
+	// state is Waiting, Running, Done, Skipped or Failed.
 	State *nsinitv1alpha1.InitializerState `json:"state,omitempty"`
-	// startTime is when the turn of the initializer began. Its deadline counts from
-	// this time. It is absent while a predecessor is pending.
+	// startTime is the time at which the turn of the initializer began. The deadline counts
+	// from this time. startTime is absent before the turn.
 	StartTime *v1.MicroTime `json:"startTime,omitempty"`
-	// endTime is when the initializer was removed, or failed.
+	// endTime is the time at which the initializer was removed from pending, or failed.
 	EndTime *v1.MicroTime `json:"endTime,omitempty"`
-	// deadline is when the failurePolicy takes effect. It is informative: the plan
-	// and the clock of the server decide.
+	// deadline is the time at which the failurePolicy takes effect. The field is informative:
+	// nsinit takes the deadline from timeoutSeconds in the plan.
 	Deadline *v1.MicroTime `json:"deadline,omitempty"`
-	// message is what the initializer last reported, at most 4096 bytes. An initializer
-	// writes it through the status subresource without losing its turn. A participant
-	// that cleans up writes it, too: its cleanup begins at metadata.deletionTimestamp.
+	// message is the last report of the initializer, at most 4096 bytes. The initializer writes
+	// the message through the status subresource, and keeps its turn. A participant can also
+	// write a message while it cleans up. Its cleanup begins at metadata.deletionTimestamp.
 	Message *string `json:"message,omitempty"`
-	// lastActor is the user that last changed this entry.
+	// lastActor is the user who last changed this entry.
 	LastActor *string `json:"lastActor,omitempty"`
-	// stalledTime is when nsinit-controller-manager found that the turn lasts longer
-	// than its --stalled-after, or that the participant has not cleaned up for as long.
-	// It is absent before that, and when the turn or the cleanup has ended.
+	// stalledTime is the time at which nsinit-controller-manager reported that the turn or the
+	// cleanup lasts longer than --stalled-after. The field is absent before that time. The
+	// field is removed when the turn or the cleanup ends.
 	StalledTime *v1.MicroTime `json:"stalledTime,omitempty"`
 }
 

@@ -11,16 +11,15 @@ package v1alpha1
 // MatchConditionApplyConfiguration represents a declarative configuration of the MatchCondition type for use
 // with apply.
 //
-// MatchCondition is one condition that a namespace must fulfil.
+// MatchCondition is a condition that a namespace must meet.
 type MatchConditionApplyConfiguration struct {
-	// name identifies the condition in messages, such as team-a or
-	// example.com/team-a.
+	// name identifies the condition in messages. Examples are team-a and example.com/team-a.
 	Name *string `json:"name,omitempty"`
-	// expression is a CEL expression that yields true or false. It can use
-	// namespaceObject (its metadata has name, uid, labels and annotations), creator
-	// (the name of the user who created the namespace, or on behalf of whom it was
-	// created), creatorGroups (the groups of that user) and requester (the name of
-	// the user whose request created it).
+	// expression is a CEL expression that yields true or false. The variable namespaceObject is
+	// the namespace: its metadata has name, uid, labels and annotations. The variable creator
+	// is the name of the user for whom the namespace was created. The variable creatorGroups
+	// contains the groups of that user. The variable requester is the name of the user whose
+	// request created the namespace.
 	Expression *string `json:"expression,omitempty"`
 }
 

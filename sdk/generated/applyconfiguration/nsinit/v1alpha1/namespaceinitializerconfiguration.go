@@ -20,25 +20,25 @@ import (
 // NamespaceInitializerConfigurationApplyConfiguration represents a declarative configuration of the NamespaceInitializerConfiguration type for use
 // with apply.
 //
-// NamespaceInitializerConfiguration registers initializers: processes that must
-// act on new namespaces, by default on all and one after the other, before tenants
-// can write into them. Configurations are merged in the order of their names; the order
-// within each is kept. A namespace gets its plan when it is created, so a
-// change applies only to namespaces that are created after it.
+// NamespaceInitializerConfiguration registers initializers. An initializer is a program or a
+// person that prepares a new namespace before tenants can write into it. By default,
+// initializers act on every new namespace, one after the other. The configurations are merged
+// in the order of their names, and the order within each configuration is kept. A namespace
+// gets its plan when it is created. Later changes of configurations do not affect the plan.
 type NamespaceInitializerConfigurationApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object metadata. The name decides the order in
 	// which configurations are merged.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// initializers lists the initializers that act on new namespaces, at most 64.
-	// Where ordering does not say otherwise, they act in this order. A name that an
-	// earlier configuration registers for all namespaces is ignored here. The condition
-	// NamesAccepted reports it.
+	// initializers lists the initializers that act on new namespaces, at most 64. They act in
+	// this order unless the field ordering changes the order. An entry has no effect if an
+	// earlier configuration registers the same name for all namespaces. The condition
+	// NamesAccepted reports such an entry.
 	Initializers []RegisteredInitializerApplyConfiguration `json:"initializers,omitempty"`
 	// spec holds the finalizers of this configuration.
 	Spec *NamespaceInitializerConfigurationSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what nsinit observed of this configuration.
+	// status shows what nsinit observed about this configuration.
 	Status *NamespaceInitializerConfigurationStatusApplyConfiguration `json:"status,omitempty"`
 }
 

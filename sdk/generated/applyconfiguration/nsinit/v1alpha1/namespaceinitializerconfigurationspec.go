@@ -17,10 +17,10 @@ import (
 //
 // NamespaceInitializerConfigurationSpec holds the finalizers of a configuration.
 type NamespaceInitializerConfigurationSpecApplyConfiguration struct {
-	// finalizers lists the participants that must act before the configuration is
-	// removed from storage. The server adds "kubernetes", which nsinit removes once
-	// no namespace waits for the initializers of the configuration. After creation,
-	// only the finalize subresource changes the list.
+	// finalizers lists the participants that must act before the configuration is removed from
+	// storage. The server adds the name "kubernetes", and nsinit removes this name once no
+	// namespace waits for the initializers of the configuration. After creation, only requests
+	// to the finalize subresource can change the list.
 	Finalizers []nsinitv1alpha1.FinalizerName `json:"finalizers,omitempty"`
 }
 

@@ -16,23 +16,23 @@ import (
 // NamespaceInitializerConfigurationStatusApplyConfiguration represents a declarative configuration of the NamespaceInitializerConfigurationStatus type for use
 // with apply.
 //
-// NamespaceInitializerConfigurationStatus is what nsinit observed of a
-// configuration.
+// NamespaceInitializerConfigurationStatus shows what nsinit observed about a configuration.
 type NamespaceInitializerConfigurationStatusApplyConfiguration struct {
-	// phase is Active, or Terminating after the configuration was deleted.
+	// phase is Active until the configuration is deleted, and then Terminating.
 	Phase *nsinitv1alpha1.ConfigurationPhase `json:"phase,omitempty"`
-	// conditions are Ready, NamesAccepted and, after a deletion, Drained. Ready is True
-	// if every initializer has an effect on new namespaces, and no program that served
-	// one has stopped reporting. Stalled is True, and otherwise absent, if the
-	// configuration cannot become ready before a user changes it or another one.
+	// conditions are Ready, NamesAccepted and, after the configuration is deleted, Drained.
+	// Ready is True if every initializer has an effect on new namespaces, and no program has
+	// stopped reporting that it serves an initializer. Stalled is True if the configuration
+	// cannot become ready before a user changes a configuration. Otherwise, Stalled is absent.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// pendingNamespaces is the number of namespaces that wait for an
 	// initializer of this configuration.
 	PendingNamespaces *int32 `json:"pendingNamespaces,omitempty"`
-	// initializers shows whether a program serves each of the initializers.
+	// initializers shows, for each initializer, whether a program serves it.
 	Initializers []RegisteredInitializerStatusApplyConfiguration `json:"initializers,omitempty"`
-	// observedGeneration is the generation that the conditions NamesAccepted and Ready
-	// describe. It is absent until nsinit-controller-manager has read the configuration.
+	// observedGeneration is the generation of the configuration that the conditions
+	// NamesAccepted and Ready describe. It is absent until nsinit-controller-manager has read
+	// the configuration.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 }
 

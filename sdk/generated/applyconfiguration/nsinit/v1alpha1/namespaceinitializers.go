@@ -17,17 +17,17 @@ import (
 //
 // NamespaceInitializers tracks the progress of initialization.
 type NamespaceInitializersApplyConfiguration struct {
-	// pending lists the initializers that have not finished, in the order of the
-	// plan. Those for which no predecessor is pending act at the same time, and each
-	// removes itself when it is done. When the last one is removed, and no failing
-	// result is set, spec.initializers is removed and the namespace opens.
+	// pending lists the initializers that have not finished, in the order of the plan.
+	// Initializers that wait for no other pending initializer act at the same time. Each
+	// initializer removes itself when it is done. When the last initializer is removed and no
+	// result is set, nsinit removes spec.initializers, and the namespace opens.
 	Pending []NamespaceInitializerApplyConfiguration `json:"pending,omitempty"`
-	// result with status Failure ends the initialization: the failure is reported,
-	// and then the namespace is deleted. Only an initializer that has its turn can set
-	// it, and that is final.
+	// result with status Failure ends the initialization. nsinit reports the failure and then
+	// deletes the namespace. A result can be set only for an initializer that has its turn, and
+	// is final.
 	Result *v1.Status `json:"result,omitempty"`
-	// failedInitializer is the name of the initializer that set result. The request
-	// that sets result can leave it out if only one initializer has its turn.
+	// failedInitializer is the name of the initializer that failed. The request that sets
+	// result can omit this name if only one initializer has its turn.
 	FailedInitializer *string `json:"failedInitializer,omitempty"`
 }
 

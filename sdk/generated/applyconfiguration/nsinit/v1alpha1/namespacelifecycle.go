@@ -20,20 +20,19 @@ import (
 // NamespaceLifecycleApplyConfiguration represents a declarative configuration of the NamespaceLifecycle type for use
 // with apply.
 //
-// NamespaceLifecycle describes the core Namespace of the same name: which
-// initializers the namespace still waits for, and which participants must clean up
-// before it can be removed. nsinit creates and deletes NamespaceLifecycles; users
-// read them.
+// NamespaceLifecycle describes the core Namespace of the same name. It shows which initializers
+// the namespace still waits for, and which participants must clean up before the namespace is
+// removed. nsinit creates and deletes NamespaceLifecycles. Users read them.
 type NamespaceLifecycleApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object metadata. The name is the name of the
 	// core Namespace.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec identifies the namespace by its UID, and holds the plan that was made
-	// when it was created, and what remains to be done.
+	// spec holds the UID of the namespace, its plan, and the work that remains. nsinit makes
+	// the plan when the namespace is created.
 	Spec *NamespaceLifecycleSpecApplyConfiguration `json:"spec,omitempty"`
-	// status shows the progress of the namespace: which initializer it waits for,
+	// status shows the progress of the namespace: which initializers the namespace waits for,
 	// since when and why.
 	Status *NamespaceLifecycleStatusApplyConfiguration `json:"status,omitempty"`
 }

@@ -16,30 +16,29 @@ import (
 // NamespaceLifecycleSpecApplyConfiguration represents a declarative configuration of the NamespaceLifecycleSpec type for use
 // with apply.
 //
-// NamespaceLifecycleSpec is the plan of a namespace, and what remains to be done.
+// NamespaceLifecycleSpec holds the plan of a namespace and the work that remains.
 type NamespaceLifecycleSpecApplyConfiguration struct {
-	// namespaceUID is the UID of the core Namespace. It is immutable: a namespace
-	// that is deleted and created again with the same name gets a new
-	// NamespaceLifecycle and inherits nothing.
+	// namespaceUID is the UID of the core Namespace. It is immutable. A later namespace of the
+	// same name gets a new NamespaceLifecycle, and inherits nothing from this one.
 	NamespaceUID *types.UID `json:"namespaceUID,omitempty"`
-	// plan lists the initializers that were registered when the namespace was
-	// created, each with its policies. It never changes, so later changes of
-	// configurations do not affect this namespace.
+	// plan lists the initializers of this namespace and their policies, as they were registered
+	// when the namespace was created. The plan never changes. Later changes of configurations
+	// do not affect this namespace.
 	Plan []PlannedInitializerApplyConfiguration `json:"plan,omitempty"`
-	// initializers tracks the initialization. Absent: the namespace is completely
-	// initialized, and that is final. Otherwise, no tenant can write into the
-	// namespace. Only the initialize subresource changes it: each initializer removes
-	// itself when its work is done.
+	// initializers tracks the initialization. If the field is absent, the namespace is
+	// completely initialized, and that is final. If the field is present, no tenant can write
+	// into the namespace. Only requests to the initialize subresource change the field. Each
+	// initializer removes itself when its work is done.
 	Initializers *NamespaceInitializersApplyConfiguration `json:"initializers,omitempty"`
-	// finalizers lists the participants that must act before the
-	// NamespaceLifecycle is removed from storage. The server adds "kubernetes",
-	// which nsinit removes once the content of the core Namespace is deleted.
-	// After creation, only the finalize subresource changes the list.
+	// finalizers lists the participants that must act before the NamespaceLifecycle is removed
+	// from storage. The server adds the name "kubernetes", and nsinit removes this name once
+	// the content of the core Namespace is deleted. After creation, only requests to the
+	// finalize subresource can change the list.
 	Finalizers []nsinitv1alpha1.FinalizerName `json:"finalizers,omitempty"`
-	// skipped lists the initializers that were removed from pending before their
-	// work was done: at their deadline if their failurePolicy is Ignore, or by an
-	// administrator. The request to the initialize subresource that removes a name
-	// from pending adds it here. No name is ever removed.
+	// skipped lists the initializers that were removed from pending before their work was done.
+	// An initializer with the failurePolicy Ignore is skipped at its deadline. An administrator
+	// can also skip initializers. One request to the initialize subresource removes a name from
+	// pending and adds the name here. No name is ever removed from skipped.
 	Skipped []string `json:"skipped,omitempty"`
 }
 

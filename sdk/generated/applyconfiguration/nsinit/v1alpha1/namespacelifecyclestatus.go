@@ -16,23 +16,22 @@ import (
 // NamespaceLifecycleStatusApplyConfiguration represents a declarative configuration of the NamespaceLifecycleStatus type for use
 // with apply.
 //
-// NamespaceLifecycleStatus is the progress of a namespace.
+// NamespaceLifecycleStatus shows the progress of a namespace.
 type NamespaceLifecycleStatusApplyConfiguration struct {
-	// phase is Initializing while initializers are pending, Active once there
-	// are none, and Terminating after the NamespaceLifecycle was deleted.
+	// phase is Initializing while initializers are pending, and Active when none is pending.
+	// The phase is Terminating once the NamespaceLifecycle is deleted.
 	Phase *nsinitv1alpha1.LifecyclePhase `json:"phase,omitempty"`
-	// currentInitializers lists the initializers that have their turn, in the order
-	// of the plan. It is empty if there is none, if the initialization failed and if
-	// the NamespaceLifecycle is terminating. The field selector
+	// currentInitializers lists the initializers that have their turn, in the order of the
+	// plan. The list is empty if no initializer has its turn, if the initialization failed, and
+	// if the NamespaceLifecycle is being deleted. The field selector
 	// status.currentInitializer=NAME selects the namespaces in which NAME has its turn.
 	CurrentInitializers []string `json:"currentInitializers,omitempty"`
-	// initializers shows the progress of each initializer of the plan, and what it
-	// last reported.
+	// initializers shows the progress and the last message of each initializer of the plan.
 	Initializers []InitializerStatusApplyConfiguration `json:"initializers,omitempty"`
-	// conditions are Initializing and Ready, Stalled once a turn or a cleanup lasts
-	// longer than usual or the initialization failed, OpenedByHand once a user opened
-	// the namespace, and PlanDegraded if the plan differs from what the configurations
-	// say.
+	// conditions always include Initializing and Ready. Stalled is added when a turn or a
+	// cleanup lasts longer than --stalled-after, or when the initialization fails. OpenedByHand
+	// is added when a user opens the namespace by hand. PlanDegraded is added if the plan
+	// differs from what the configurations say.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

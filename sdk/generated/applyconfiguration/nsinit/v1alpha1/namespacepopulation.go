@@ -20,20 +20,21 @@ import (
 // NamespacePopulationApplyConfiguration represents a declarative configuration of the NamespacePopulation type for use
 // with apply.
 //
-// NamespacePopulation holds the manifests that the initializer policy-population
-// applies to new namespaces, with its own identity, before tenants can write into
-// them. With scope All, it also applies them to namespaces that exist already. It
-// implements the Namespace Population proposal, which the Namespace Initializer KEP
-// describes in its first user story.
+// NamespacePopulation holds manifests. The initializer policy-population applies them to each
+// new namespace before tenants can write into the namespace. It applies them under its own
+// identity, never under that of the creator. With scope All, policy-population also applies the
+// manifests to existing namespaces. NamespacePopulations implement the first user story of the
+// Namespace Initializer KEP.
 type NamespacePopulationApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
-	// metadata is the standard object metadata. The name is a DNS label. If two
-	// populations have a manifest of the same object, that of the later name counts.
+	// metadata is the standard object metadata. The name must be a DNS label. If two
+	// populations have a manifest of the same object, the population whose name sorts later
+	// takes precedence.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec holds the manifests and selects the namespaces.
 	Spec *NamespacePopulationSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what policy-population applied, and what it could not apply.
+	// status shows what policy-population applied, and what it could not apply.
 	Status *NamespacePopulationStatusApplyConfiguration `json:"status,omitempty"`
 }
 

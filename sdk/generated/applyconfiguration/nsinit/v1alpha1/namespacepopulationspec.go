@@ -18,26 +18,30 @@ import (
 //
 // NamespacePopulationSpec holds the manifests and selects the namespaces.
 type NamespacePopulationSpecApplyConfiguration struct {
-	// namespaceSelector selects namespaces by their labels. Absent: all of them.
+	// namespaceSelector selects namespaces by their labels. If it is absent, the population
+	// selects all namespaces.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
-	// manifests are the objects that the namespaces get: at most 128, with 1 MiB in
-	// total. They are applied at the same time. What fails is tried again, in this
-	// order, because an object can need an earlier one.
+	// manifests are the objects that the selected namespaces get. There can be at most 128
+	// manifests, with 1 MiB in total. policy-population applies them at the same time. It
+	// retries failed manifests in the order of the list, because an object can need an earlier
+	// object.
 	Manifests []PopulationManifestApplyConfiguration `json:"manifests,omitempty"`
-	// scope says which of the selected namespaces get the manifests. New, the
-	// default: those that are created while the population exists. All: also those
-	// that exist already and are open, as rollout says. Namespaces exempt by name
-	// and those whose names start with kube- are not among them.
+	// scope decides which of the selected namespaces get the manifests. With New, the default,
+	// only namespaces that are created while the population exists get the manifests. With All,
+	// open existing namespaces also get the manifests, as the field rollout says. An existing
+	// namespace gets no manifests if the namespace is exempt by name, or if its name begins
+	// with kube-.
 	Scope *nsinitv1alpha1.PopulationScopeType `json:"scope,omitempty"`
-	// rollout is what happens in namespaces that exist already. It needs scope All.
-	// Report, the default: status.rollout reports what Apply would do. Apply: a few
-	// namespaces at a time get the objects that they do not have and the changes of
-	// manifests that have Repair, and lose the objects of removed manifests. With
-	// both, the drift of objects that were rolled out is repaired. Apply does not
-	// replace an object of another client.
+	// rollout decides what policy-population does in existing namespaces. It can be set only
+	// with scope All. With Report, the default, status.rollout reports what Apply would do.
+	// With Apply, policy-population changes a few namespaces at a time. It creates missing
+	// objects, applies changes of manifests that have the driftPolicy Repair, and deletes the
+	// objects of removed manifests. Apply does not replace an object of another client. With
+	// Report and with Apply, policy-population repairs objects that were rolled out before, if
+	// their manifests have Repair.
 	Rollout *nsinitv1alpha1.PopulationRolloutType `json:"rollout,omitempty"`
-	// namespaceMetadata is what the namespaces get themselves: labels and
-	// annotations. In a new namespace, they replace those that its creator set.
+	// namespaceMetadata holds labels and annotations for the namespaces themselves. In a new
+	// namespace, these values replace the values that the creator set.
 	NamespaceMetadata *PopulationNamespaceMetadataApplyConfiguration `json:"namespaceMetadata,omitempty"`
 }
 

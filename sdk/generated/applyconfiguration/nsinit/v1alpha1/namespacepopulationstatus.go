@@ -15,26 +15,25 @@ import (
 // NamespacePopulationStatusApplyConfiguration represents a declarative configuration of the NamespacePopulationStatus type for use
 // with apply.
 //
-// NamespacePopulationStatus is the result of a population.
+// NamespacePopulationStatus shows what policy-population applied, and what it could not apply.
 type NamespacePopulationStatusApplyConfiguration struct {
-	// observedGeneration is the generation that the conditions Applied and Ready
-	// describe, the lower one if they differ. It is absent until policy-population has
-	// checked the population.
+	// observedGeneration is the generation of the population that the conditions Applied and
+	// Ready describe. If these conditions describe different generations, the field has the
+	// lower one. The field is absent until policy-population has checked the population.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// conditions of the population. Applied is True if every manifest was applied
-	// to each namespace that has objects of the population. Ready is True if every
-	// manifest could be applied to a new namespace: the cluster knows its kind, and
-	// policy-population has the permission to apply it. Otherwise, the message
-	// says what is missing. With scope All, RolledOut is True if every selected
-	// namespace that exists has received every object. Otherwise, its reason and
-	// message say what is missing, and what to do.
+	// conditions are Applied, Ready and, with scope All, RolledOut. Applied is True if every
+	// manifest was applied to each namespace that has objects of the population. Ready is True
+	// if policy-population can apply every manifest to a new namespace. For this, the cluster
+	// must know each kind, and policy-population needs the permission to apply each object. If
+	// Ready is not True, its message says what is missing. RolledOut is True if every existing
+	// namespace that the population selects has received every object. If RolledOut is False,
+	// its reason and message say what is missing, and what to do.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// namespaces is the number of namespaces that have objects of the population.
 	Namespaces *int32 `json:"namespaces,omitempty"`
-	// manifests are the results of the manifests.
+	// manifests shows the result of each manifest.
 	Manifests []PopulationManifestStatusApplyConfiguration `json:"manifests,omitempty"`
-	// rollout is the state of the rollout to namespaces that exist already. It is
-	// absent with scope New.
+	// rollout is the state of the rollout to existing namespaces. It is absent with scope New.
 	Rollout *PopulationRolloutStatusApplyConfiguration `json:"rollout,omitempty"`
 }
 

@@ -20,8 +20,8 @@ import (
 // registered when the namespace was created.
 type PlannedInitializerApplyConfiguration struct {
 	RegisteredInitializerApplyConfiguration `json:""`
-	// configuration is the NamespaceInitializerConfiguration that registered
-	// the initializer. It is absent for the built-in one.
+	// configuration is the NamespaceInitializerConfiguration that registered the initializer.
+	// It is absent for the built-in initializer.
 	Configuration *ConfigurationReferenceApplyConfiguration `json:"configuration,omitempty"`
 }
 

@@ -20,18 +20,18 @@ import (
 // PopulatedNamespaceApplyConfiguration represents a declarative configuration of the PopulatedNamespace type for use
 // with apply.
 //
-// PopulatedNamespace records what NamespacePopulations put into the core
-// Namespace of the same name. policy-population lists each object here before it
-// applies it, so that none is missing after a crash. It is removed with the
+// PopulatedNamespace lists the objects that NamespacePopulations put into the core Namespace of
+// the same name. The list is complete even after a crash, because policy-population lists each
+// object before it applies the object. The PopulatedNamespace is deleted together with the
 // namespace.
 type PopulatedNamespaceApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
-	// metadata is the standard object metadata. The name is that of the namespace.
+	// metadata is the standard object metadata. The name is the name of the namespace.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec identifies the namespace.
+	// spec identifies the namespace by its UID.
 	Spec *PopulatedNamespaceSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what was applied.
+	// status shows which objects policy-population applied.
 	Status *PopulatedNamespaceStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -15,10 +15,10 @@ import (
 // PopulatedNamespaceSpecApplyConfiguration represents a declarative configuration of the PopulatedNamespaceSpec type for use
 // with apply.
 //
-// PopulatedNamespaceSpec identifies the namespace.
+// PopulatedNamespaceSpec identifies the namespace by its UID.
 type PopulatedNamespaceSpecApplyConfiguration struct {
-	// namespaceUID is the UID of the namespace. It is immutable: another
-	// namespace of the same name gets a new PopulatedNamespace.
+	// namespaceUID is the UID of the namespace. It is immutable. A later namespace of the same
+	// name gets a new PopulatedNamespace.
 	NamespaceUID *types.UID `json:"namespaceUID,omitempty"`
 }
 

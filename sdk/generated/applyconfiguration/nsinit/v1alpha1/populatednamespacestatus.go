@@ -15,14 +15,14 @@ import (
 // PopulatedNamespaceStatusApplyConfiguration represents a declarative configuration of the PopulatedNamespaceStatus type for use
 // with apply.
 //
-// PopulatedNamespaceStatus is what was applied.
+// PopulatedNamespaceStatus shows which objects policy-population applied.
 type PopulatedNamespaceStatusApplyConfiguration struct {
-	// conditions are Applied and Ready. Applied is True if every object matches its
-	// manifest, or did when the namespace opened. Ready is True if, in addition, every object was ready when
-	// the namespace opened, and Unknown before Applied is set.
+	// conditions are Applied and Ready. Applied is True if every object was applied. Ready is
+	// True if every object was applied and was ready when the namespace opened. Ready is
+	// Unknown until policy-population sets Applied.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// objects are those that were applied, or should be, in the order in which
-	// they are applied.
+	// objects lists the objects that policy-population applied or must apply. The list is in
+	// the order of the manifests.
 	Objects []PopulatedObjectApplyConfiguration `json:"objects,omitempty"`
 }
 

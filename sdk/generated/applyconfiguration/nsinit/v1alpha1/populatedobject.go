@@ -17,32 +17,35 @@ import (
 // PopulatedObjectApplyConfiguration represents a declarative configuration of the PopulatedObject type for use
 // with apply.
 //
-// PopulatedObject is an object that was applied, or should be.
+// PopulatedObject is one object that policy-population applied or must apply.
 type PopulatedObjectApplyConfiguration struct {
-	// population is the name of the NamespacePopulation.
+	// population is the name of the NamespacePopulation that contains the manifest of the
+	// object.
 	Population *string `json:"population,omitempty"`
-	// manifest is the name of the manifest in it.
+	// manifest is the name of the manifest in the NamespacePopulation.
 	Manifest *string `json:"manifest,omitempty"`
-	// apiVersion is the group and version of the object. It is empty if the
-	// manifest could not be evaluated.
+	// apiVersion is the API group and version of the object. It is empty if policy-population
+	// could not evaluate the manifest.
 	APIVersion *string `json:"apiVersion,omitempty"`
 	// kind is the kind of the object.
 	Kind *string `json:"kind,omitempty"`
 	// name is the name of the object.
 	Name *string `json:"name,omitempty"`
-	// uid is the UID of the object that was applied.
+	// uid is the UID of the applied object.
 	UID *types.UID `json:"uid,omitempty"`
-	// prunePolicy is that of the manifest when the object was applied.
+	// prunePolicy is the prunePolicy that the manifest had when policy-population applied the
+	// object.
 	PrunePolicy *nsinitv1alpha1.PrunePolicyType `json:"prunePolicy,omitempty"`
 	// state is Pending, Applied, Failed or Conflict.
 	State *nsinitv1alpha1.PopulatedObjectState `json:"state,omitempty"`
-	// message says why it failed, what is in conflict, or why it is not ready.
+	// message says why policy-population could not apply or delete the object, or why the
+	// object is in conflict or not ready.
 	Message *string `json:"message,omitempty"`
-	// lastAppliedTime is when it was last applied.
+	// lastAppliedTime is the time at which policy-population last applied the object.
 	LastAppliedTime *v1.Time `json:"lastAppliedTime,omitempty"`
-	// contentHash is a hash of the manifest as it was last applied, if its drift is
-	// repaired. With scope All, policy-population repairs the object while the hash
-	// of the manifest is the same. The rollout applies another one.
+	// contentHash is a hash of the manifest that was last applied. It is set only if the
+	// manifest has the driftPolicy Repair. With scope All, policy-population repairs the object
+	// only while the manifest has this hash. The rollout applies a changed manifest.
 	ContentHash *string `json:"contentHash,omitempty"`
 }
 

@@ -16,36 +16,37 @@ import (
 // PopulationManifestApplyConfiguration represents a declarative configuration of the PopulationManifest type for use
 // with apply.
 //
-// PopulationManifest is one object that namespaces get.
+// PopulationManifest is the manifest of one object that namespaces get.
 type PopulationManifestApplyConfiguration struct {
-	// name identifies the manifest within its population. It is a DNS label.
+	// name identifies the manifest within its population. It must be a DNS label.
 	Name *string `json:"name,omitempty"`
-	// when is a CEL expression that yields true or false. If it yields false, the
-	// namespace does not get the object. It has the variables of the template.
-	// Absent: every selected namespace gets the object.
+	// when is a CEL expression that yields true or false. If it yields false, the namespace
+	// does not get the object. The expression can use the variables of the template. If when is
+	// absent, every selected namespace gets the object.
 	When *string `json:"when,omitempty"`
-	// driftPolicy is what happens after the namespace opens. Ignore, the default:
-	// tenants own the object. Repair: the object follows the manifest, and is
-	// applied again if it is changed or deleted.
+	// driftPolicy decides what happens to the object after the namespace opens. With Ignore,
+	// the default, tenants own the object. With Repair, policy-population applies the manifest
+	// again when the manifest changes, and when a user changes or deletes the object.
 	DriftPolicy *nsinitv1alpha1.DriftPolicyType `json:"driftPolicy,omitempty"`
-	// prunePolicy is what happens to the objects when the manifest is removed from
-	// the population, or the population is deleted. Delete, the default: they are
-	// deleted. Orphan: they are kept.
+	// prunePolicy decides what happens to the objects when the manifest is removed, or when the
+	// population is deleted. With Delete, the default, policy-population deletes the objects.
+	// With Orphan, it keeps the objects.
 	PrunePolicy *nsinitv1alpha1.PrunePolicyType `json:"prunePolicy,omitempty"`
-	// template is the object. Strings in it can contain CEL expressions in ${...}.
-	// Their variables are namespaceObject (with metadata.name, uid, labels and
-	// annotations), creator (the user who created the namespace, or on behalf of
-	// whom it was created), creatorGroups and requester (the user whose request
-	// created it). $${ is a literal ${. A string that is one expression
-	// takes the type of its value. apiVersion, kind and metadata.name are
-	// required; nsinit sets metadata.namespace.
+	// template is the object. The strings of the template can contain CEL expressions in
+	// ${...}. To write a literal ${, use $${. A string that consists of one expression has the
+	// type of its result. The variable namespaceObject is the namespace: its metadata has name,
+	// uid, labels and annotations. The variable creator is the name of the user for whom the
+	// namespace was created. The variable creatorGroups contains the groups of that user. The
+	// variable requester is the name of the user whose request created the namespace. The
+	// fields apiVersion, kind and metadata.name are required. The field metadata.namespace is
+	// set by nsinit.
 	Template *runtime.RawExtension `json:"template,omitempty"`
-	// readyWhen is a CEL expression that yields true or false. A new namespace stays
-	// closed until it yields true. It has the variables of the template, and object,
-	// which is the object as it is stored. While it fails, the object is not ready.
-	// Absent: the object is ready when it is applied. A ResourceQuota is ready only
-	// when its status has every entry of spec.hard: before that, kube-apiserver does
-	// not enforce it.
+	// readyWhen is a CEL expression that yields true or false. A new namespace stays closed
+	// until the expression yields true. The expression can use the variables of the template,
+	// and object, which is the stored object. While the expression fails, the object is not
+	// ready. If readyWhen is absent, the object is ready as soon as it is applied. A
+	// ResourceQuota is ready only when its status has every entry of spec.hard. Before that,
+	// kube-apiserver does not enforce the quota.
 	ReadyWhen *string `json:"readyWhen,omitempty"`
 }
 

@@ -11,17 +11,18 @@ package v1alpha1
 // PopulationManifestStatusApplyConfiguration represents a declarative configuration of the PopulationManifestStatus type for use
 // with apply.
 //
-// PopulationManifestStatus is the result of one manifest.
+// PopulationManifestStatus shows the result of one manifest in all namespaces.
 type PopulationManifestStatusApplyConfiguration struct {
-	// name is that of the manifest.
+	// name is the name of the manifest.
 	Name *string `json:"name,omitempty"`
-	// applied is the number of namespaces in which it was applied.
+	// applied is the number of namespaces in which the manifest was applied.
 	Applied *int32 `json:"applied,omitempty"`
-	// failed is the number of namespaces in which it could not be applied.
+	// failed is the number of namespaces in which the manifest could not be applied.
 	Failed *int32 `json:"failed,omitempty"`
-	// message is the error in the first namespace in which it failed.
+	// message is the error in the first namespace, by name, in which the manifest could not be
+	// applied.
 	Message *string `json:"message,omitempty"`
-	// namespace is the first namespace, by name, in which it failed.
+	// namespace is the first namespace, by name, in which the manifest could not be applied.
 	Namespace *string `json:"namespace,omitempty"`
 }
 

@@ -15,18 +15,19 @@ import (
 // PopulationNamespaceMetadataApplyConfiguration represents a declarative configuration of the PopulationNamespaceMetadata type for use
 // with apply.
 //
-// PopulationNamespaceMetadata is labels and annotations of namespaces. Values can
-// contain expressions like the strings of a template. Keys that begin with
-// nsinit.dev/, kubernetes.io/metadata.name and labels that namespaceSelector reads
-// are not allowed.
+// PopulationNamespaceMetadata holds labels and annotations for namespaces. Values can contain
+// CEL expressions, like the strings of a template. Keys cannot begin with nsinit.dev/. The key
+// kubernetes.io/metadata.name is not allowed. Labels that namespaceSelector reads are not
+// allowed.
 type PopulationNamespaceMetadataApplyConfiguration struct {
-	// labels are labels that namespaces get, at most 63.
+	// labels are the labels that the namespaces get, at most 63.
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are annotations that namespaces get, at most 64.
+	// annotations are the annotations that the namespaces get, at most 64.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// driftPolicy is what happens after the namespace opens. Ignore, the default:
-	// users who may update the namespace can change them. Repair: they follow the
-	// population.
+	// driftPolicy decides what happens to the labels and annotations after the namespace opens.
+	// With Ignore, the default, users who may update the namespace can change the labels and
+	// annotations. With Repair, policy-population reverts such changes, and applies changes of
+	// the population.
 	DriftPolicy *nsinitv1alpha1.DriftPolicyType `json:"driftPolicy,omitempty"`
 }
 

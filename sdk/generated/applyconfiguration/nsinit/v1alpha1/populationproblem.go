@@ -15,7 +15,8 @@ import (
 // PopulationProblemApplyConfiguration represents a declarative configuration of the PopulationProblem type for use
 // with apply.
 //
-// PopulationProblem is why a namespace that exists does not get an object.
+// PopulationProblem describes why policy-population cannot apply or delete an object in an
+// existing namespace.
 type PopulationProblemApplyConfiguration struct {
 	// namespace is the name of the namespace.
 	Namespace *string `json:"namespace,omitempty"`
@@ -23,7 +24,7 @@ type PopulationProblemApplyConfiguration struct {
 	Manifest *string `json:"manifest,omitempty"`
 	// result is Conflict or Refused.
 	Result *nsinitv1alpha1.PopulationProblemType `json:"result,omitempty"`
-	// message is the reason, with the next step.
+	// message describes the cause and the next step.
 	Message *string `json:"message,omitempty"`
 }
 

@@ -11,38 +11,43 @@ package v1alpha1
 // PopulationRolloutStatusApplyConfiguration represents a declarative configuration of the PopulationRolloutStatus type for use
 // with apply.
 //
-// PopulationRolloutStatus is the state of the rollout to namespaces that exist
-// already, or the report of what it would do.
+// PopulationRolloutStatus is the state of the rollout to existing namespaces. With Report, it
+// is the report of what Apply would do.
 type PopulationRolloutStatusApplyConfiguration struct {
-	// observedGeneration is the generation that the counts describe.
+	// observedGeneration is the generation of the population that the counts describe.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// namespaces is the number of namespaces that are selected or have objects to
-	// delete, and are open and neither exempt, frozen nor being deleted.
+	// namespaces is the number of namespaces in the rollout. The population selects these
+	// namespaces, or they have objects to delete. Namespaces that are closed, frozen, being
+	// deleted or exempt by name are not in the rollout, and neither are those whose names begin
+	// with kube-.
 	Namespaces *int32 `json:"namespaces,omitempty"`
-	// current is the number of these that have received every object and change, and
-	// have nothing to delete.
+	// current is the number of namespaces in the rollout that have received every object and
+	// change, and have no objects to delete.
 	Current *int32 `json:"current,omitempty"`
-	// checked is the number of these that the counts below describe. A namespace is
-	// checked when the report or the rollout reaches it, and again after a change.
+	// checked is the number of namespaces in the rollout whose objects the other fields count.
+	// A namespace is checked when the report or the rollout reaches it, and again after a
+	// change.
 	Checked *int32 `json:"checked,omitempty"`
-	// toCreate is the number of objects that do not exist and would be created.
+	// toCreate is the number of objects that do not exist and that the rollout would create.
 	ToCreate *int32 `json:"toCreate,omitempty"`
-	// toChange is the number of objects that exist, belong to a population, and would
-	// be changed.
+	// toChange is the number of objects that policy-population applied before, and that the
+	// rollout would now change.
 	ToChange *int32 `json:"toChange,omitempty"`
-	// toDelete is the number of objects of removed manifests that would be deleted.
+	// toDelete is the number of objects that the rollout would delete, because their manifests
+	// were removed.
 	ToDelete *int32 `json:"toDelete,omitempty"`
-	// unchanged is the number of objects that the namespaces already have.
+	// unchanged is the number of objects that the namespaces have received already, and that
+	// stay as they are.
 	Unchanged *int32 `json:"unchanged,omitempty"`
-	// conflicts is the number of manifests in whose place another client has an
-	// object, or a field with another value. Such an object is not changed.
+	// conflicts is the number of objects that the rollout does not change because of another
+	// client. That client owns the object, or set one of its fields to another value.
 	Conflicts *int32 `json:"conflicts,omitempty"`
-	// refused is the number of objects that cannot be applied or deleted:
-	// policy-population lacks a permission, an admission policy or webhook rejects
-	// them, their kind does not exist, or an expression fails.
+	// refused is the number of objects that policy-population cannot apply or delete. Possible
+	// causes are a missing permission, an admission policy or webhook that rejects the object,
+	// an unknown kind, and an expression that fails.
 	Refused *int32 `json:"refused,omitempty"`
-	// problems are the first conflicts and refusals, at most ten, in the order of
-	// the namespaces.
+	// problems lists the first conflicts and refused objects, at most ten, in the order of the
+	// names of their namespaces.
 	Problems []PopulationProblemApplyConfiguration `json:"problems,omitempty"`
 }
 

@@ -18,45 +18,46 @@ import (
 //
 // RegisteredInitializer is one initializer of a configuration.
 type RegisteredInitializerApplyConfiguration struct {
-	// name identifies the initializer. It must be fully qualified: either a
-	// domain name of three or more parts, such as
-	// alwayspullimages.kubernetes.io, or a name prefixed with a domain, such as
-	// openshift.com/origin.
+	// name identifies the initializer. It must be fully qualified. One form is a domain name of
+	// at least three parts, such as alwayspullimages.kubernetes.io. The other form is a name
+	// with a domain as its prefix, such as openshift.com/origin.
 	Name *string `json:"name,omitempty"`
-	// failurePolicy is what happens when the initializer has not removed itself
-	// by its deadline. Absent: the namespace waits indefinitely. Ignore: the
-	// initializer is skipped and the next one has its turn. Fail: the
-	// initialization fails, and the namespace is deleted.
+	// failurePolicy decides what happens if the initializer has not removed itself by its
+	// deadline. If the field is absent, the namespace waits indefinitely. With Ignore, nsinit
+	// skips the initializer, and the next initializer has its turn. With Fail, the
+	// initialization fails, and nsinit deletes the namespace.
 	FailurePolicy *nsinitv1alpha1.FailurePolicyType `json:"failurePolicy,omitempty"`
-	// timeoutSeconds is the deadline, in seconds from the start of the turn of
-	// the initializer: at least 1. It can be set only with a failurePolicy, and is then
-	// 5 by default.
+	// timeoutSeconds is the deadline in seconds after the start of the initializer's turn. The
+	// minimum is 1. It can be set only together with failurePolicy. If failurePolicy is set,
+	// the default is 5.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
-	// finalizer: true makes this participant act again when the namespace is deleted.
-	// Its name is added to spec.finalizers of the NamespaceLifecycle, and the
-	// namespace is not removed before the participant has removed its name.
+	// finalizer: true makes the initializer a participant: it acts again when the namespace is
+	// deleted. nsinit adds its name to spec.finalizers of the NamespaceLifecycle. The namespace
+	// is not removed until the participant has removed this name.
 	Finalizer *bool `json:"finalizer,omitempty"`
-	// matchConditions select namespaces: the initializer is in the plan of a
-	// namespace only if every expression yields true. There can be at most 16. They
-	// are evaluated once, when the plan is made. An expression that fails then counts as true, and the
-	// condition PlanDegraded of the NamespaceLifecycle reports it.
+	// matchConditions select namespaces. The initializer is in the plan of a namespace only if
+	// every expression yields true. There can be at most 16 expressions. nsinit evaluates them
+	// once, when it makes the plan. An expression that fails counts as true, and the condition
+	// PlanDegraded of the NamespaceLifecycle reports the error.
 	MatchConditions []MatchConditionApplyConfiguration `json:"matchConditions,omitempty"`
-	// namespaceSelector selects namespaces by the labels that they have when the
-	// plan is made. Absent or empty: all namespaces. The user who creates a namespace
-	// chooses its labels, so use matchConditions on the name or the creator where
-	// users must not decide.
+	// namespaceSelector selects namespaces by the labels that they have when nsinit makes the
+	// plan. If it is absent or empty, it selects all namespaces. The user who creates a
+	// namespace chooses its labels. If users must not decide, use matchConditions on the name
+	// or the creator.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
-	// ordering decides which initializers act before this one. Absent: all that come
-	// before it in the plan. An empty ordering: none, so it acts immediately.
+	// ordering decides which initializers act before this initializer. If it is absent, all
+	// initializers that precede this one in the plan act first. With an empty ordering, this
+	// initializer acts immediately.
 	Ordering *InitializerOrderingApplyConfiguration `json:"ordering,omitempty"`
-	// activation decides when new namespaces begin to wait for the initializer.
-	// Absent or Always: as soon as it is registered. WhenServed: once a program has
-	// reported that it serves the initializer.
+	// activation decides when new namespaces begin to wait for the initializer. With Always,
+	// the default, they wait as soon as the initializer is registered. With WhenServed, they
+	// wait once a program has reported that it serves the initializer.
 	Activation *nsinitv1alpha1.ActivationPolicy `json:"activation,omitempty"`
-	// holds is what this participant needs until it has cleaned up. Absent: only the
-	// namespace. Content: also the objects in the namespace. Kubernetes then deletes them
-	// after the participant has removed its name from spec.finalizers of the
-	// NamespaceLifecycle. It can be set only with finalizer: true.
+	// holds says what Kubernetes must keep until this participant has cleaned up. It can be set
+	// only with finalizer: true. If it is absent, Kubernetes can delete the objects in the
+	// namespace before the participant has cleaned up. With Content, Kubernetes deletes the
+	// objects only after the participant has removed its name from spec.finalizers of the
+	// NamespaceLifecycle.
 	Holds *nsinitv1alpha1.HoldPolicy `json:"holds,omitempty"`
 }
 

@@ -16,20 +16,20 @@ import (
 // RegisteredInitializerStatusApplyConfiguration represents a declarative configuration of the RegisteredInitializerStatus type for use
 // with apply.
 //
-// RegisteredInitializerStatus is what nsinit observed of one initializer of a
+// RegisteredInitializerStatus shows whether a program serves one initializer of a
 // configuration.
 type RegisteredInitializerStatusApplyConfiguration struct {
 	// name is the name of the initializer.
 	Name *string `json:"name,omitempty"`
-	// reportTime is when a program last reported that it serves the initializer.
-	// The program writes it through the status subresource, and repeats it every 20
-	// seconds. The server replaces it with its own time.
+	// reportTime is the time at which a program last reported that it serves the initializer.
+	// The program writes this field every 20 seconds, through the status subresource.
+	// nsinit-apiserver replaces the value with its own time.
 	ReportTime *v1.MicroTime `json:"reportTime,omitempty"`
-	// reporter is the user that last reported. The server sets it.
+	// reporter is the user who sent the last report. nsinit-apiserver sets this field.
 	Reporter *string `json:"reporter,omitempty"`
-	// conditions has the condition Served: True while a program reports that it serves
-	// the initializer, False if the last report is too old, and Unknown before the
-	// first one.
+	// conditions contains the condition Served. Served is True while a program reports that it
+	// serves the initializer. It is False if the last report is more than a minute old, and
+	// Unknown before the first report.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
