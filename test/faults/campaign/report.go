@@ -75,7 +75,8 @@ Some faults concern the connection between two programs. If it is *delayed*, dat
 	}
 	return write(`
 \* During this fault, a kube-apiserver can accept late writes to a namespace whose name was used before. [security.md](security.md) explains
-the cause. If the component ` + "`strict-name-reuse`" + ` is not installed, the tenants in the campaign do not reuse names during this fault.
+the cause. To avoid such writes, the tenants in the campaign do not reuse names during this fault, unless the component
+` + "`strict-name-reuse`" + ` is installed.
 `)
 }
 
