@@ -81,7 +81,7 @@ func TestReport(t *testing.T) {
 		"differ by 4.8 %",
 		"the ratio to this number is 1.2 with nsinit.", // (8 - 2) / 5
 		"| 3 | 12 | 2 | 1 |",                           // 12 / (6 * 2)
-		"takes as long as 6 updates.",
+		"the time until Ready is 6 times the time of one update.",
 		"| 10000 | 22 | 22 |",   // MB: 2 + 10000 * 2 / 1000
 		"need 0.25 cores while", // 10 * 25 ms
 		"| a Secret | 2 | 2.5 (2–3) | 1.125 (1.000–1.250) | 0.900 (0.800–1.000) |", // (2 + 2) / (2 + 2), (3 + 2) / (2 + 2)
