@@ -42,7 +42,8 @@ the same. You need the permissions for the requests.
 
 Each request contains the UID and the resourceVersion of an object. kube-apiserver refuses the request if this object has changed. The
 remedy for OrphanedContent is different, because the namespace does not exist. The requests create the namespace, and delete the new
-namespace by its UID. The digest covers the UIDs of the content that you can list, and the names of the resources that you cannot list.
+namespace by its UID. For OrphanedContent, the digest therefore covers the UIDs of the content that you can list, and the names of the
+resources that you cannot list.
 
 The exit code is 0 if no namespace waits for anything, 2 if something is in progress, and 3 if a user has to act. It is 1 if the namespace
 does not exist, or if the command cannot determine the state.
