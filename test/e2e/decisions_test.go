@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
@@ -156,12 +157,15 @@ func TestDecisionsReadinessGates(t *testing.T) {
 		metav1.PatchOptions{}, "status"); err != nil {
 		t.Errorf("the condition of b.example.com: %v", err)
 	}
-	lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lifecycle.Spec.Initializers.Pending = nil
-	_, err = versioned.NewForConfigOrDie(user).NsinitV1alpha1().NamespaceLifecycles().Initialize(t.Context(), namespace, lifecycle, metav1.UpdateOptions{})
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lifecycle.Spec.Initializers.Pending = nil
+		_, err = versioned.NewForConfigOrDie(user).NsinitV1alpha1().NamespaceLifecycles().Initialize(t.Context(), namespace, lifecycle, metav1.UpdateOptions{})
+		return err
+	})
 	t.Logf("both entries: %v", err)
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "b.example.com") {
 		t.Errorf("a.example.com removes the entry of b.example.com: %v", err)

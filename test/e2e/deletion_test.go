@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
@@ -56,15 +57,7 @@ func TestDeleteWhileInitializing(t *testing.T) {
 		{"after it failed", started(func(n *corev1.Namespace) {
 			c.WaitCurrent(t, n.Name, "one.example.com")
 			c.Dev(t, "stop", controller)
-			framework.Eventually(t, "it fails", func(ctx context.Context) error {
-				lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, n.Name, metav1.GetOptions{})
-				if err != nil {
-					return err
-				}
-				lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}
-				_, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(ctx, n.Name, lifecycle, metav1.UpdateOptions{})
-				return err
-			})
+			c.Fail(t, n.Name, "no")
 		}), func(t *testing.T) { c.Dev(t, "start", controller) }, true},
 	}
 	deleted := map[string]*framework.Observer{}
@@ -222,12 +215,16 @@ func TestFinalizeKeepsOrder(t *testing.T) {
 	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", `"one.example.com", "two.example.com", "three.example.com"`)
 	c.ReleaseParticipant(t, namespace, "two.example.com")
 	finalizers("[one.example.com three.example.com]")
-	lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lifecycle.Spec.Finalizers = []v1alpha1.FinalizerName{"three.example.com", "one.example.com"}
-	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Finalize(t.Context(), namespace, lifecycle, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "the order must be kept") {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		lifecycle.Spec.Finalizers = []v1alpha1.FinalizerName{"three.example.com", "one.example.com"}
+		_, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Finalize(t.Context(), namespace, lifecycle, metav1.UpdateOptions{})
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "the order must be kept") {
 		t.Errorf("another order: %v", err)
 	}
 	c.ReleaseParticipant(t, namespace, "three.example.com")

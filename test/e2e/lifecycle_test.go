@@ -85,16 +85,8 @@ func TestFailure(t *testing.T) {
 	c := framework.Share(t)
 	c.Configure(t, framework.Initializers("one.example.com")...)
 	namespace := c.CreateNamespace(t, c.Admin)
-	lifecycle := c.WaitCurrent(t, namespace.Name, "one.example.com")
-	lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "the team has no quota left"}
-	framework.Eventually(t, "setting the result", func(ctx context.Context) error {
-		_, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{})
-		if apierrors.IsConflict(err) {
-			lifecycle = c.WaitCurrent(t, namespace.Name, "one.example.com")
-			lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "the team has no quota left"}
-		}
-		return err
-	})
+	c.WaitCurrent(t, namespace.Name, "one.example.com")
+	c.Fail(t, namespace.Name, "the team has no quota left")
 	c.WaitNoNamespace(t, namespace.Name)
 	c.WaitNoLifecycle(t, namespace.Name)
 	framework.Eventually(t, "an event reports the cause", func(ctx context.Context) error {

@@ -250,17 +250,6 @@ func TestFullVolume(t *testing.T) {
 	}
 }
 
-// isReported says whether the condition Initializing of a namespace reports that it has no record.
-func isReported(t *testing.T, c *framework.Cluster, namespace string) bool {
-	t.Helper()
-	found, err := c.Core.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	condition := utilnamespaces.TrueCondition(found.Status.Conditions, v1alpha1.ConditionInitializing)
-	return condition != nil && condition.Reason == v1alpha1.ReasonNoLifecycle
-}
-
 // TestFullQuota: the quota of the embedded etcd is used up. No object can be created, and every namespace that
 // waits reports it. Reads, updates and deletions work, even after so many updates that etcd raises its
 // alarm. Once an object is deleted, everything continues.
@@ -320,15 +309,27 @@ func TestFullQuota(t *testing.T) {
 	if reason := apierrors.ReasonForError(refused); reason != "InsufficientStorage" || !strings.Contains(refused.Error(), full) {
 		t.Errorf("a new object is refused by %v (%s)", refused, reason)
 	}
-	// If the database is compacted meanwhile, the record of the namespace finds room.
-	late := ""
-	for reported := false; !reported; reported = isReported(t, c, late) {
+	// If the database is compacted meanwhile, the record of the namespace finds room, and check finds nothing.
+	late := c.CreateNamespace(t, c.Admin).Name
+	framework.Eventually(t, "a new namespace and check report it", func(ctx context.Context) error {
 		fill()
-		late = c.CreateNamespace(t, c.Admin).Name
-		c.WaitCondition(t, late, v1alpha1.ConditionInitializing, "True/")
-	}
-	c.WaitCondition(t, late, v1alpha1.ConditionInitializing, "True/LifecycleNotCreated", full)
-	waitCheck(t, c, full)
+		if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, late, metav1.GetOptions{}); err == nil {
+			late = c.CreateNamespace(t, c.Admin).Name
+			return errors.New("the record of the namespace found room")
+		}
+		found, err := c.Core.CoreV1().Namespaces().Get(ctx, late, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		condition := utilnamespaces.TrueCondition(found.Status.Conditions, v1alpha1.ConditionInitializing)
+		if condition == nil || condition.Reason != v1alpha1.ReasonNoLifecycle || !strings.Contains(condition.Message, full) {
+			return fmt.Errorf("the condition is %v", condition)
+		}
+		if out, _, _ := c.Plugin(t, "check"); !strings.Contains(out, full) {
+			return errors.New(out)
+		}
+		return nil
+	})
 
 	// Each of these writes is small, and all of them fit into the reserve.
 	if _, err := populations.List(t.Context(), metav1.ListOptions{}); err != nil {
@@ -339,13 +340,13 @@ func TestFullQuota(t *testing.T) {
 	// Five times as many updates as the reserve holds, so that etcd raises its alarm.
 	const updates = quota / 2 / (200 << 10)
 	var written, failed int
-	for ctx, began := t.Context(), time.Now(); written < updates && time.Since(began) < framework.Patience; {
-		if err := annotate(ctx, c, configuration.Name, 200<<10); err != nil {
+	for succeeded := time.Now(); written < updates && time.Since(succeeded) < framework.Patience; {
+		if err := annotate(t.Context(), c, configuration.Name, 200<<10); err != nil {
 			failed++
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		written++
+		written, succeeded = written+1, time.Now()
 	}
 	t.Logf("%d updates of 200 KiB succeeded, %d failed and were tried again", written, failed)
 	if written < updates || failed == 0 {

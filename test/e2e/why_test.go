@@ -35,6 +35,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -409,7 +410,24 @@ func TestWhyInitializing(t *testing.T) {
 		}
 		checkRemedies(t, finding)
 	}
-	says(c.WaitWhy(t, namespace, diagnosis.InitializerPending, diagnosis.Waiting), `"one.example.com" (1 of 2)`, "the quota server is slow", "after it: two.example.com")
+	var turn diagnosis.Finding
+	framework.Eventually(t, "the turn is stuck once it is stalled", func(ctx context.Context) error {
+		lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		want := diagnosis.Waiting
+		if helper.IsStalled(lifecycle, "one.example.com") {
+			want = diagnosis.Stuck
+		}
+		found, err := c.Why(t, namespace)
+		if err != nil || len(found.Findings) == 0 || found.Findings[0].Cause != diagnosis.InitializerPending || found.Findings[0].State != want {
+			return errors.Join(err, fmt.Errorf("want %s, found %s", want, framework.JSON(t, found)))
+		}
+		turn = found.Findings[0]
+		return nil
+	})
+	says(turn, `"one.example.com" (1 of 2)`, "the quota server is slow", "after it: two.example.com")
 	c.User(t, "e2e-why", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}})
 	framework.Eventually(t, "a tenant sees the conditions of the namespace", func(context.Context) error {
 		found, err := c.Why(t, namespace, "--as=e2e-why")
@@ -458,17 +476,14 @@ func TestWhyFailed(t *testing.T) {
 	c.Configure(t, framework.Initializers("one.example.com")...)
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	t.Cleanup(func() { _, _ = c.Kubectl("annotate", "namespace", namespace, protection+"-") })
-	lifecycle := c.WaitCurrent(t, namespace, "one.example.com")
+	c.WaitCurrent(t, namespace, "one.example.com")
 	if out, err := c.Kubectl("annotate", "namespace", namespace, protection+"="); err != nil {
 		t.Fatal(err, out)
 	}
 	framework.Eventually(t, "the namespace is protected", func(ctx context.Context) error {
 		return framework.RefusedBy("nsinit-deletion-protection", deleteDry(ctx, c.Core, namespace))
 	})
-	lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no such cost centre"}
-	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(t.Context(), namespace, lifecycle, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.Fail(t, namespace, "no such cost centre")
 	finding := c.WaitWhy(t, namespace, diagnosis.InitializationFailed, diagnosis.Stuck, "--patience=1s")
 	if !strings.Contains(finding.Message, "no such cost centre") {
 		t.Errorf("it says %q", finding.Message)

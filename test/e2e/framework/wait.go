@@ -18,7 +18,7 @@ import (
 )
 
 // Patience is how long a condition may take to hold: much longer than it usually takes.
-const Patience = 3 * time.Minute
+const Patience = 5 * time.Minute
 
 // minPause and maxPause limit the pause between two checks.
 const minPause, maxPause = 50 * time.Millisecond, time.Second
