@@ -29,6 +29,7 @@ case "${target}" in
   *) hack/install-system-packages.sh test ;;
 esac
 
+. hack/huge-pages.sh
 # The tests, and the programs that they start, spend memory instead of time on garbage collection.
 export GOGC=600
 mkdir -p _output/tests
@@ -39,4 +40,4 @@ case "${target}" in
   test-quick) part=unit ;;
   stress) [[ $* == *--run=[!\ ]* ]] || part="test" ;;
 esac
-exec _output/bin/runner "$@" "${part}"
+_output/bin/runner "$@" "${part}"
