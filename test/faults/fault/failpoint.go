@@ -29,10 +29,10 @@ func failpointFaults() []Fault {
 	var all []Fault
 	for _, kind := range []string{nsinitCM, population} {
 		all = append(all,
-			Fault{Name: "crash at a failpoint of " + kind, Programs: []string{kind}, Capability: Failpoints, Hold: 1500 * time.Millisecond, Rest: 500 * time.Millisecond,
+			Fault{Name: "crash at a failpoint of " + kind, Description: kind + " crashes at a failpoint", Programs: []string{kind}, Capability: Failpoints, Hold: 1500 * time.Millisecond, Rest: 500 * time.Millisecond,
 				// The n-th time that it is reached.
 				Inject: atFailpoint(kind, func(e *Env) string { return fmt.Sprintf("%d*off->1*panic", e.Random.IntN(3)) })},
-			Fault{Name: "delay at a failpoint of " + kind, Programs: []string{kind}, Capability: Failpoints, Hold: 1500 * time.Millisecond, Rest: 200 * time.Millisecond,
+			Fault{Name: "delay at a failpoint of " + kind, Description: kind + " waits for 1 s at a failpoint", Programs: []string{kind}, Capability: Failpoints, Hold: 1500 * time.Millisecond, Rest: 200 * time.Millisecond,
 				Inject: atFailpoint(kind, func(*Env) string { return "sleep(1000)" })},
 		)
 	}

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package fault
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -89,7 +90,10 @@ const adminTimeout = 15 * time.Second
 
 // Fault is one line of the table.
 type Fault struct {
+	// Name is the key of the fault in the state of a campaign.
 	Name string
+	// Description is a clause for the report.
+	Description string
 	// Programs are the kinds of programs, and Links the links, that it needs.
 	Programs []string
 	Links    []*regexp.Regexp
@@ -166,12 +170,13 @@ func Mixed(faults []Fault, topology Topology) Fault {
 	}}
 }
 
-// Title is the name of the fault in the report.
+// Title is the description of the fault in the report.
 func (f *Fault) Title() string {
+	title := cmp.Or(f.Description, f.Name)
 	if f.NameReuse {
-		return f.Name + " \\*"
+		title += " \\*"
 	}
-	return f.Name
+	return title
 }
 
 // Find returns a fault of the table by its name.

@@ -28,13 +28,16 @@ func TestTable(t *testing.T) {
 		if f.Name == "" || names[f.Name] || f.Inject == nil {
 			t.Errorf("fault %q has no name or function, or there are two", f.Name)
 		}
-		names[f.Name] = true
+		if f.Description == "" || names[f.Description] {
+			t.Errorf("fault %q has no description of its own: %q", f.Name, f.Description)
+		}
+		names[f.Name], names[f.Description] = true, true
 		total += injections*(f.Hold+f.Rest+perInjection) + rounds*perRound
 	}
 	total /= planes
-	t.Logf("%d faults take about %s", len(names), total.Round(time.Minute))
+	t.Logf("%d faults take about %s", len(All()), total.Round(time.Minute))
 	if total > limit {
-		t.Errorf("%d faults take %s, longer than %s", len(names), total, limit)
+		t.Errorf("%d faults take %s, longer than %s", len(All()), total, limit)
 	}
 }
 

@@ -98,10 +98,11 @@ func etcdLeader(ctx context.Context, e *Env) ([]string, error) {
 // hostFaults are those of volumes, certificates and storages.
 func hostFaults() []Fault {
 	return []Fault{
-		{Name: "storage of nsinit lost", Capability: StorageLoss, Hold: 2 * time.Second, Rest: time.Second, Inject: loseStorage},
-		{Name: "full volume", Capability: Volumes, Hold: 2 * time.Second, Rest: time.Second, Inject: fillVolume},
-		{Name: "expired certificate", Capability: Certificates, Programs: []string{nsinitAPI}, Hold: time.Second, Rest: 500 * time.Millisecond, Inject: expire},
-		{Name: "clock skew", Capability: SkewClock, Hold: 2 * time.Second, Rest: 500 * time.Millisecond, Inject: skewClock},
+		{Name: "storage of nsinit lost", Description: "the storage of nsinit is lost", Capability: StorageLoss, Hold: 2 * time.Second, Rest: time.Second, Inject: loseStorage},
+		{Name: "full volume", Description: "the volume of a member of nsinit's etcd is full", Capability: Volumes, Hold: 2 * time.Second, Rest: time.Second, Inject: fillVolume},
+		{Name: "expired certificate", Description: "the serving certificate of a replica of nsinit-apiserver has expired",
+			Capability: Certificates, Programs: []string{nsinitAPI}, Hold: time.Second, Rest: 500 * time.Millisecond, Inject: expire},
+		{Name: "clock skew", Description: "the clock of one program of nsinit is 90 s fast or slow", Capability: SkewClock, Hold: 2 * time.Second, Rest: 500 * time.Millisecond, Inject: skewClock},
 	}
 }
 

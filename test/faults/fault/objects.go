@@ -28,10 +28,12 @@ import (
 // it (validating).
 func admissionFaults() []Fault {
 	var all []Fault
+	kinds := map[string]string{"before": "a mutating webhook", "after": "a validating webhook"}
+	faults := map[string]string{"hanging": " accepts connections, but does not answer", "dead": " refuses connections"}
 	for _, where := range []string{"before", "after"} {
 		for _, how := range []string{"hanging", "dead"} {
 			all = append(all, Fault{
-				Name: how + " webhook " + where + " the gate", Hold: 2 * time.Second, Rest: 500 * time.Millisecond,
+				Name: how + " webhook " + where + " the gate", Description: kinds[where] + faults[how], Hold: 2 * time.Second, Rest: 500 * time.Millisecond,
 				Inject: func(ctx context.Context, e *Env) (healer, error) {
 					return webhook(ctx, e, where == "before", how == "hanging")
 				},
@@ -115,13 +117,17 @@ func Retry(ctx context.Context, f func(context.Context) error) error {
 // objectFaults are what users and administrators do.
 func objectFaults() []Fault {
 	all := []Fault{
-		{Name: "deleted exemptions ConfigMap", Hold: time.Second, Rest: time.Second, Inject: deleteConfigMap("nsinit-exemptions")},
-		{Name: "deleted storage ConfigMap", Hold: time.Second, Rest: time.Second, Inject: deleteConfigMap("nsinit-storage")},
-		{Name: "unregistered API", Hold: 2 * time.Second, Rest: time.Second, Inject: unregister},
-		{Name: "flapping configurations", Rest: time.Second, Inject: flap},
+		{Name: "deleted exemptions ConfigMap", Description: "the ConfigMap `nsinit-exemptions` is deleted", Hold: time.Second, Rest: time.Second, Inject: deleteConfigMap("nsinit-exemptions")},
+		{Name: "deleted storage ConfigMap", Description: "the ConfigMap `nsinit-storage` is deleted", Hold: time.Second, Rest: time.Second, Inject: deleteConfigMap("nsinit-storage")},
+		{Name: "unregistered API", Description: "the APIService of nsinit is deleted", Hold: 2 * time.Second, Rest: time.Second, Inject: unregister},
+		{Name: "flapping configurations", Description: "a client changes a configuration ten times without a pause", Rest: time.Second, Inject: flap},
 	}
 	for _, step := range []string{"no lifecycle", "first turn", "second turn", "open"} {
-		all = append(all, Fault{Name: "namespace deleted at step: " + step, Rest: 200 * time.Millisecond, Inject: deleteAt(step)})
+		when := map[string]string{
+			"no lifecycle": "immediately after its creation", "first turn": "when its NamespaceLifecycle exists",
+			"second turn": "when its first initializer is done", "open": "when it is open",
+		}[step]
+		all = append(all, Fault{Name: "namespace deleted at step: " + step, Description: "a namespace is deleted " + when, Rest: 200 * time.Millisecond, Inject: deleteAt(step)})
 	}
 	return all
 }

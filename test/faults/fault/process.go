@@ -27,6 +27,21 @@ const (
 	population = "policy-population"
 )
 
+// subject returns one program of a kind, as descriptions name it.
+func subject(kind string) string {
+	switch kind {
+	case kubeEtcd:
+		return "the etcd of Kubernetes"
+	case apiserver:
+		return "a kube-apiserver"
+	case kubeCM:
+		return kind
+	case nsinitEtcd:
+		return "a member of nsinit's etcd"
+	}
+	return "a replica of " + kind
+}
+
 // stopGrace is how long a program may take to end before it is killed.
 const stopGrace = 3 * time.Second
 
@@ -70,16 +85,19 @@ func processFaults() []Fault {
 	var all []Fault
 	for _, kind := range []string{kubeEtcd, apiserver, kubeCM, nsinitEtcd, nsinitAPI, nsinitCM, population} {
 		all = append(all,
-			Fault{Name: "kill -9 " + kind, Programs: []string{kind}, Hold: 300 * time.Millisecond, Rest: time.Second, Inject: down(oneOf(kind))},
-			Fault{Name: "SIGSTOP " + kind, Programs: []string{kind}, Hold: time.Second, Rest: 300 * time.Millisecond, NameReuse: kind == apiserver, Inject: pause(oneOf(kind))},
+			Fault{Name: "kill -9 " + kind, Description: subject(kind) + " is killed (SIGKILL)", Programs: []string{kind}, Hold: 300 * time.Millisecond, Rest: time.Second, Inject: down(oneOf(kind))},
+			Fault{Name: "SIGSTOP " + kind, Description: subject(kind) + " is paused (SIGSTOP)", Programs: []string{kind}, Hold: time.Second, Rest: 300 * time.Millisecond,
+				NameReuse: kind == apiserver, Inject: pause(oneOf(kind))},
 		)
 	}
 	return append(all,
-		Fault{Name: "restart of kube-apiserver", Programs: []string{apiserver}, Rest: time.Second, Inject: restart(oneOf(apiserver))},
-		Fault{Name: "every nsinit-apiserver and nsinit-controller-manager down", Programs: []string{nsinitAPI, nsinitCM}, Hold: time.Second, Rest: time.Second,
-			Inject: down(allOf(nsinitAPI, nsinitCM))},
-		Fault{Name: "leader paused past its lease", Programs: []string{nsinitCM}, Hold: leaseBound, Rest: 200 * time.Millisecond, Inject: pauseLeader},
-		Fault{Name: "leader of nsinit's etcd killed", Programs: []string{nsinitEtcd}, Hold: 300 * time.Millisecond, Rest: time.Second, Inject: down(etcdLeader)},
+		Fault{Name: "restart of kube-apiserver", Description: subject(apiserver) + " is restarted", Programs: []string{apiserver}, Rest: time.Second, Inject: restart(oneOf(apiserver))},
+		Fault{Name: "every nsinit-apiserver and nsinit-controller-manager down", Description: "every replica of nsinit-apiserver and of nsinit-controller-manager is killed",
+			Programs: []string{nsinitAPI, nsinitCM}, Hold: time.Second, Rest: time.Second, Inject: down(allOf(nsinitAPI, nsinitCM))},
+		Fault{Name: "leader paused past its lease", Description: "the leader of nsinit-controller-manager is paused until it has lost its lease", Programs: []string{nsinitCM},
+			Hold: leaseBound, Rest: 200 * time.Millisecond, Inject: pauseLeader},
+		Fault{Name: "leader of nsinit's etcd killed", Description: "the leader of nsinit's etcd is killed", Programs: []string{nsinitEtcd},
+			Hold: 300 * time.Millisecond, Rest: time.Second, Inject: down(etcdLeader)},
 	)
 }
 
@@ -139,16 +157,24 @@ func restart(programs selector) func(context.Context, *Env) (healer, error) {
 // apiserverToEtcd is the kind of the links by which a kube-apiserver learns of namespaces.
 const apiserverToEtcd = "kube-apiserver to etcd"
 
-// linkKinds are the connections between programs, with the links that each consists of.
-func linkKinds() map[string]*regexp.Regexp {
-	return map[string]*regexp.Regexp{
-		apiserverToEtcd:                      regexp.MustCompile(`^kube-apiserver-\d+/etcd$`),
-		"aggregator to nsinit-apiserver":     regexp.MustCompile(`^aggregator(/nsinit-apiserver-\d+)?$`),
-		"controller to kube-apiserver":       regexp.MustCompile(`^nsinit-controller-manager-\d+/kube-apiserver$`),
-		"initializer to kube-apiserver":      regexp.MustCompile(`^(initializers|policy-population-\d+)/kube-apiserver$`),
-		"nsinit-apiserver to its etcd":       regexp.MustCompile(`^nsinit-apiserver-\d+/etcd$`),
-		"nsinit-apiserver to kube-apiserver": regexp.MustCompile(`^nsinit-apiserver-\d+/kube-apiserver$`),
-		"member to member of nsinit's etcd":  regexp.MustCompile(`^nsinit-etcd-\d+/peers$`),
+// linkKind is a kind of connection between programs.
+type linkKind struct {
+	// ends are the programs, as descriptions name them.
+	ends string
+	// links are the links that the connection consists of.
+	links *regexp.Regexp
+}
+
+// linkKinds are the connections between programs.
+func linkKinds() map[string]linkKind {
+	return map[string]linkKind{
+		apiserverToEtcd:                      {"a kube-apiserver to the etcd of Kubernetes", regexp.MustCompile(`^kube-apiserver-\d+/etcd$`)},
+		"aggregator to nsinit-apiserver":     {"kube-apiserver to nsinit-apiserver", regexp.MustCompile(`^aggregator(/nsinit-apiserver-\d+)?$`)},
+		"controller to kube-apiserver":       {"nsinit-controller-manager to kube-apiserver", regexp.MustCompile(`^nsinit-controller-manager-\d+/kube-apiserver$`)},
+		"initializer to kube-apiserver":      {"initializers to kube-apiserver", regexp.MustCompile(`^(initializers|policy-population-\d+)/kube-apiserver$`)},
+		"nsinit-apiserver to its etcd":       {"nsinit-apiserver to its etcd", regexp.MustCompile(`^nsinit-apiserver-\d+/etcd$`)},
+		"nsinit-apiserver to kube-apiserver": {"nsinit-apiserver to kube-apiserver", regexp.MustCompile(`^nsinit-apiserver-\d+/kube-apiserver$`)},
+		"member to member of nsinit's etcd":  {"the other members to one member of nsinit's etcd", regexp.MustCompile(`^nsinit-etcd-\d+/peers$`)},
 	}
 }
 
@@ -156,23 +182,25 @@ func linkKinds() map[string]*regexp.Regexp {
 func linkFaults() []Fault {
 	var all []Fault
 	for _, kind := range slices.Sorted(maps.Keys(linkKinds())) {
-		links := linkKinds()[kind]
+		links := linkKinds()[kind].links
 		for _, how := range []struct {
-			name string
-			do   func(Link)
+			name, description string
+			do                func(Link)
 		}{
-			{"delayed", func(l Link) { l.Delay(500 * time.Millisecond) }},
-			{"dropped", Link.Drop},
-			{"cut", Link.Cut},
+			{"delayed", "deliver data 500 ms late", func(l Link) { l.Delay(500 * time.Millisecond) }},
+			{"dropped", "deliver no data until the fault ends", Link.Drop},
+			{"cut", "are closed until the fault ends", Link.Cut},
 		} {
-			all = append(all, Fault{Name: kind + " " + how.name, Links: []*regexp.Regexp{links}, Hold: time.Second, Rest: 300 * time.Millisecond,
-				NameReuse: kind == apiserverToEtcd,
-				Inject:    func(_ context.Context, e *Env) (healer, error) { return e.change(links, how.do) }})
+			all = append(all, Fault{Name: kind + " " + how.name, Description: "connections from " + linkKinds()[kind].ends + " " + how.description,
+				Links: []*regexp.Regexp{links}, Hold: time.Second, Rest: 300 * time.Millisecond, NameReuse: kind == apiserverToEtcd,
+				Inject: func(_ context.Context, e *Env) (healer, error) { return e.change(links, how.do) }})
 		}
 	}
-	for _, what := range []string{"namespaces", "policies", "configmaps"} {
+	for _, resource := range []struct{ name, description string }{{"namespaces", "namespaces"}, {"policies", "admission policies"}, {"configmaps", "ConfigMaps"}} {
+		what := resource.name
 		links := regexp.MustCompile(`^kube-apiserver-[1-9]\d*/etcd:` + what + `$`)
-		all = append(all, Fault{Name: "second kube-apiserver with stale " + what, Links: []*regexp.Regexp{links}, Hold: 2500 * time.Millisecond, Rest: 500 * time.Millisecond,
+		all = append(all, Fault{Name: "second kube-apiserver with stale " + what, Description: "a second kube-apiserver receives changes of " + resource.description + " 2 s late",
+			Links: []*regexp.Regexp{links}, Hold: 2500 * time.Millisecond, Rest: 500 * time.Millisecond,
 			NameReuse: what == "namespaces",
 			Inject: func(_ context.Context, e *Env) (healer, error) {
 				return e.change(links, func(l Link) { l.Delay(2 * time.Second) })

@@ -22,10 +22,10 @@ import (
 // storageFaults are what can happen to the etcds.
 func storageFaults() []Fault {
 	return []Fault{
-		{Name: "NOSPACE in the etcd of nsinit", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: outOfSpace(history.Nsinit)},
-		{Name: "NOSPACE in the etcd of Kubernetes", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: outOfSpace(history.Kube)},
-		{Name: "corrupt value of a NamespaceLifecycle", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: corrupt("namespacelifecycles")},
-		{Name: "corrupt value of a configuration", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: corrupt("namespaceinitializerconfigurations")},
+		{Name: "NOSPACE in the etcd of nsinit", Description: "the etcd of nsinit has the alarm `NOSPACE`", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: outOfSpace(history.Nsinit)},
+		{Name: "NOSPACE in the etcd of Kubernetes", Description: "the etcd of Kubernetes has the alarm `NOSPACE`", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: outOfSpace(history.Kube)},
+		{Name: "corrupt value of a NamespaceLifecycle", Description: "the stored value of a NamespaceLifecycle is damaged", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: corrupt("namespacelifecycles")},
+		{Name: "corrupt value of a configuration", Description: "the stored value of a configuration is damaged", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: corrupt("namespaceinitializerconfigurations")},
 	}
 }
 
