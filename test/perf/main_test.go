@@ -79,7 +79,7 @@ func TestReport(t *testing.T) {
 		"Measured on 2 January 2026 with a machine.",
 		"| CPU, ms | 10 (10–11) | 25 | 2.4 |",
 		"differ by 4.8 %",
-		"the ratio to this number is 1.2 with nsinit.", // (8 - 2) / 5
+		"is 1.2 times the minimum.", // (8 - 2) / 5
 		"| 3 | 12 | 2 | 1 |",                           // 12 / (6 * 2)
 		"the time until Ready is 6 times the time of one update.",
 		"| 10000 | 22 | 22 |",   // MB: 2 + 10000 * 2 / 1000
