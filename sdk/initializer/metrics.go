@@ -33,16 +33,16 @@ func newMetrics(name string) *runnerMetrics {
 	return &runnerMetrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "calls_total", ConstLabels: initializer,
-			Help: "Number of calls of functions of the initializer that have ended. The result is done, error (the SDK retries), failed (the SDK does not retry) or over (the turn ended before the call ended).",
+			Help: "Number of completed calls of the functions Initialize and Finalize. The result is done, error (the SDK retries), failed (the SDK does not retry) or over (the turn ended before the call ended).",
 		}, []string{"operation", "result"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "call_duration_seconds", ConstLabels: initializer,
-			Help:    "How long a call of a function of the initializer took, in seconds. The operation is initialize or finalize.",
+			Help:    "How long each call of the functions Initialize and Finalize took, in seconds. The operation is initialize or finalize.",
 			Buckets: []float64{0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300},
 		}, []string{"operation"}),
 		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "calls_in_progress", ConstLabels: initializer,
-			Help: "Number of calls of functions of the initializer that are in progress. The operation is initialize or finalize.",
+			Help: "Number of calls of the functions Initialize and Finalize that are running now. The operation is initialize or finalize.",
 		}, []string{"operation"}),
 	}
 }

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package list is the command kubectl nsinit list: it shows the namespaces that the user may get.
+// Package list is the command kubectl nsinit list: it lists the namespaces that the user has the permission to get.
 package list
 
 import (
@@ -20,10 +20,10 @@ import (
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned/scheme"
 )
 
-const long = `Show the namespaces that you may get, even if you may not list all namespaces of the cluster.
+const long = `List the namespaces that you have the permission to get. You need no permission to list all namespaces of the cluster.
 
 By default, the command shows an initializing namespace only to the creator of the namespace. With --all, the command shows every
-initializing namespace that you may get.
+initializing namespace that you have the permission to get.
 
 You need the permission to list AccessibleNamespaces. The ClusterRole nsinit:tenant contains this permission.`
 
@@ -47,7 +47,7 @@ type Options struct {
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme)}}
 	o.PrintFlags.Wide = true
-	command := cmdutil.NewCommand(f, o, &cobra.Command{Use: "list", Short: "Show the namespaces that you may get", Long: long, Example: example})
+	command := cmdutil.NewCommand(f, o, &cobra.Command{Use: "list", Short: "List the namespaces that you have the permission to get", Long: long, Example: example})
 	command.Flags().BoolVarP(&o.All, "all", "A", o.All, "Also show initializing namespaces that other users created.")
 	command.Flags().BoolVarP(&o.Watch, "watch", "w", o.Watch, "After the list, show each change. The server ends the watch after 30 to 60 minutes.")
 	return command
@@ -62,7 +62,7 @@ func (o *Options) Run(ctx context.Context) error {
 	if o.Watch {
 		return o.PrintWatch(ctx, request)
 	}
-	err := o.PrintList(ctx, request, "You may get no namespace.")
+	err := o.PrintList(ctx, request, "You have no permission to get a namespace.")
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("%w; an administrator can grant this with the ClusterRole nsinit:tenant", err)
 	}

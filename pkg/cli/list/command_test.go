@@ -43,7 +43,7 @@ func TestList(t *testing.T) {
 	}{
 		"text":  {http.StatusOK, table(columns, shop), "", cmdtesting.Test{Out: "NAME   PHASE\nshop   Initializing\n"}},
 		"wide":  {http.StatusOK, table(columns, shop), "", cmdtesting.Test{Args: []string{"-o", "wide"}, Out: "NAME   PHASE          MESSAGE\nshop   Initializing   waiting for b\n"}},
-		"none":  {http.StatusOK, table(columns), "", cmdtesting.Test{ErrOut: "You may get no namespace.\n"}},
+		"none":  {http.StatusOK, table(columns), "", cmdtesting.Test{ErrOut: "You have no permission to get a namespace.\n"}},
 		"all":   {http.StatusOK, table(columns, shop), "fieldSelector=status.phase%21%3D", cmdtesting.Test{Args: []string{"-A"}, Out: "NAME   PHASE\nshop   Initializing\n"}},
 		"name":  {http.StatusOK, objects, "", cmdtesting.Test{Args: []string{"-o", "name"}, Out: "accessiblenamespace.nsinit.dev/shop\n"}},
 		"watch": {http.StatusOK, watch, "watch=true", cmdtesting.Test{Args: []string{"--watch"}, Out: "EVENT   NAME   PHASE\nADDED   shop   Initializing\nMODIFIED   shop   Active\n"}},

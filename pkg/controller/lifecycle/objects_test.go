@@ -196,7 +196,7 @@ func TestOpensWithoutObjects(t *testing.T) {
 	if got, want := <-f.events.Events, "Warning ObjectsMissing The namespace is open: "+without; got != want {
 		t.Errorf("event %q, want %q", got, want)
 	}
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(`# HELP nsinit_lifecycle_gate_openings_without_object_total [ALPHA] Number of namespaces whose gate this instance opened although a required object did not exist, by the missing object. The flag --required-objects lists the required objects.
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(`# HELP nsinit_lifecycle_gate_openings_without_object_total [ALPHA] Number of namespaces whose gate this instance opened although a required object did not exist. The label names the missing object. The flag --required-objects lists the required objects.
 # TYPE nsinit_lifecycle_gate_openings_without_object_total counter
 nsinit_lifecycle_gate_openings_without_object_total{object="serviceaccounts/default"} 1
 `), "nsinit_lifecycle_gate_openings_without_object_total"); err != nil {
