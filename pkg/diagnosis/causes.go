@@ -185,7 +185,7 @@ func lifecycleCauses() []entry {
 		{description: actInItsPlace, command: release, risk: remainsAndEmpties, when: "REMOVABLE HOLDER"},
 	}
 	return []entry{
-		{InitializerPending, "an initializer has not finished. The cause is stuck while the turn of the initializer is `Stalled`", []remedy{
+		{InitializerPending, "an initializer has not finished. The cause is stuck while the condition `Stalled` reports the turn of the initializer", []remedy{
 			{description: "contact your platform team", when: "TENANT"},
 			{description: startProgram, command: scaleWorkload, when: "STOPPED"},
 			{description: "read the NamespaceLifecycle", command: describeLifecycle, when: "INITIALIZER"},
@@ -193,7 +193,7 @@ func lifecycleCauses() []entry {
 			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
 			{description: "if it cannot be fixed soon, skip it in this namespace", command: "kubectl nsinit skip $NAMESPACE $INITIALIZER", risk: opensWithout},
 		}},
-		{InitializerNotServed, "no program reports that it serves the initializer. The cause is stuck if a program reported earlier", []remedy{
+		{InitializerNotServed, "no program reports that it serves the initializer. The cause is stuck if a program sent such reports before", []remedy{
 			{description: startProgram, command: scaleWorkload, when: "STOPPED"},
 			{description: "start the program of the initializer", when: "NEVER"},
 			{description: "check whether the program of that user runs, and read its log", when: "REPORTED"},
@@ -205,7 +205,7 @@ func lifecycleCauses() []entry {
 			{description: "read the log of the program: it waits for something, or retries"},
 			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
 		}},
-		{InitializationFailed, "the initialization failed, and nsinit is about to delete the namespace. If the namespace stays, the deletion is refused", []remedy{
+		{InitializationFailed, "the initialization failed, and nsinit deletes the namespace. If the namespace is not deleted, kube-apiserver refuses the deletion", []remedy{
 			{description: "read the failure, and fix its cause before you create the namespace again", command: describeLifecycle},
 		}},
 		{ObjectsMissing, "an object of `--required-objects` does not exist. The cause is stuck if the namespace was opened without the object", []remedy{
@@ -223,7 +223,7 @@ func lifecycleCauses() []entry {
 			{description: "correct the configuration that the message names; this changes the plans of new namespaces"},
 		}},
 		{ParticipantPending, "a participant has not cleaned up after the namespace", participant},
-		{FormerIncarnation, "a participant has not cleaned up after the former namespace of this name", participant},
+		{FormerIncarnation, "a participant has not cleaned up after a former namespace of the same name", participant},
 	}
 }
 
@@ -257,7 +257,7 @@ func nsinitCauses() []entry {
 			{description: "check whether it runs, and read its log", command: listPods + "; " + controllerLogs},
 			{description: "restart it", command: restart + "deployment/" + installation.ControllerManager},
 		}},
-		{LifecycleMissing, "nsinit-controller-manager has not created the NamespaceLifecycle, or has not removed its finalizer after the cleanup", []remedy{
+		{LifecycleMissing, "nsinit-controller-manager has not created the NamespaceLifecycle, or has not removed the finalizer of nsinit from the namespace after the cleanup", []remedy{
 			{description: "read the log of nsinit-controller-manager", command: controllerLogs},
 		}},
 	}
@@ -273,7 +273,7 @@ func apiCauses() []entry {
 			{description: "start or fix its server", command: "kubectl --namespace $SERVER get pods"},
 			{description: "if no client needs the API any more, remove it", command: "kubectl delete apiservice $APISERVICE", risk: unreachable},
 		}},
-		{DiscoveryFailed, "the discovery of an API fails, although its APIService is not reported as unavailable", []remedy{
+		{DiscoveryFailed, "the discovery of an API fails, although the APIService of this API reports no failure", []remedy{
 			{description: "read what its server answers", command: "kubectl get --raw $PATH"},
 			{description: "see which server serves it", command: "kubectl get apiservices"},
 		}},
@@ -314,7 +314,7 @@ func contentCauses() []entry {
 			{description: startController, when: "START"},
 			{description: "if the controller does not exist any more, remove the finalizer from each object", command: "kubectl --namespace $NAMESPACE get $OBJECT" + dropFinalizer, risk: remains, when: "REMOVABLE"},
 		}},
-		{GracePeriod, "objects in the namespace are terminating. Their grace period is not over, or they still exist after it", []remedy{
+		{GracePeriod, "objects in the namespace are terminating. Their grace period is not over, or the objects still exist after their grace period", []remedy{
 			{description: "read the state of the object", command: "kubectl --namespace $NAMESPACE describe $OBJECT"},
 			{description: "check whether the node exists and is Ready, and repair it", command: "kubectl get node $NODE"},
 			{description: "if the machine is off and does not return, remove the node and with it the pods", command: "kubectl delete node $NODE", risk: "if the machine is on, its containers continue, and Kubernetes does not know it"},

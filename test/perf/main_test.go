@@ -80,7 +80,7 @@ func TestReport(t *testing.T) {
 		"| CPU, ms | 10 (10–11) | 25 | 2.4 |",
 		"differ by 4.8 %",
 		"is 1.2 times the minimum.", // (8 - 2) / 5
-		"| 3 | 12 | 2 | 1 |",                           // 12 / (6 * 2)
+		"| 3 | 12 | 2 | 1 |",        // 12 / (6 * 2)
 		"the time until Ready is 6 times the time of one update.",
 		"| 10000 | 22 | 22 |",   // MB: 2 + 10000 * 2 / 1000
 		"need 0.25 cores while", // 10 * 25 ms
