@@ -104,8 +104,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"Objects that must exist in a namespace before its gate opens, each as resource[.group]/name. An empty list disables the wait. "+
 			"nsinit-controller-manager needs the verbs list and watch for each object.")
 	flags.DurationVar(&o.RequiredTimeout, "required-objects-timeout", o.RequiredTimeout,
-		"How long an initialized namespace waits for a required object while no namespace gets such an object. "+
-			"After this time, the gate opens, and a condition and an event name the missing object.")
+		"If no namespace gets a required object for this time, initialized namespaces stop waiting for this object. "+
+			"Their gates open, and a condition and an event name the missing object.")
 	flags.BoolVar(&o.NamespaceTermination, termination.Name, o.NamespaceTermination,
 		"Delete the content of terminating namespaces, and then remove the finalizer kubernetes. Use this flag only on control planes without kube-controller-manager. "+
 			"The flag requires the permissions in artifacts/deploy/namespace-termination.yaml.")

@@ -134,7 +134,7 @@ func NewFinalizeCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *
 		Short: "Report that a participant has cleaned up after a namespace that is being deleted",
 		Long: `Remove a participant from the finalizers of a NamespaceLifecycle. Usually, a participant removes itself when it has cleaned up.
 
-The command itself cleans up nothing. What the participant has not cleaned up remains, perhaps outside the cluster.
+The command itself does not clean up. Everything that the participant has not cleaned up remains, for example resources outside the cluster.
 
 If the participant is already removed, or if the NamespaceLifecycle no longer exists, the command succeeds and changes nothing.
 

@@ -45,11 +45,12 @@ func NewFreezeCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *co
 can still read. The message of each refusal shows who froze the namespace, and why.
 
 If the namespace is already frozen by another user or for another reason, the command fails, and shows that user and that reason. With
---overwrite, the command replaces the user and the reason. The next kubectl nsinit unfreeze then
-ends the freeze, even if the earlier reason still applies.
+--overwrite, the command replaces the user and the reason. The next kubectl nsinit unfreeze then ends the freeze, even if the earlier reason
+still applies.
 
 Users with the verb initialize on the namespace can still write, for example initializers and the controllers of Kubernetes. These users
-cannot delete objects. Kubernetes still deletes endpoints, and pods that lose their place on a node. CronJobs start no Jobs.
+cannot delete objects, with one exception: Kubernetes still deletes endpoints, and pods that cannot stay on their node. CronJobs start no
+Jobs.
 
 If the namespace is being deleted, the content that still exists is kept until you unfreeze the namespace.
 

@@ -63,7 +63,7 @@ the following, and prints each object that it changes:
 - If the API of nsinit is unavailable, it deletes the APIService. Kubernetes removes no namespace while a registered API is unavailable.
 
 Configurations and NamespaceLifecycles stay. Closed namespaces stay closed until nsinit has initialized these namespaces. With
---open-closed, the command opens closed namespaces as they are.
+--open-closed, the command opens closed namespaces without waiting for the remaining initializers.
 
 To close new namespaces again, run kubectl nsinit on.`,
 		Example: `  # Show what the command would change

@@ -28,8 +28,8 @@ from storage.
 You need the permission to get the namespaces or their AccessibleNamespaces.
 
 The exit code is 0 if every namespace is open or, with --for=gone, removed. It is 1 if a namespace does not reach this state within
---timeout. It is also 1 if a namespace cannot open because the initialization failed or because the namespace is being deleted. In this
-case, the command does not wait.`
+--timeout. It is also 1 if a namespace cannot open because the initialization failed or because the namespace is being deleted. In these
+cases, the command ends immediately.`
 
 const example = `  # Wait until you can write to the namespace shop
   kubectl nsinit wait shop

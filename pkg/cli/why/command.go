@@ -36,9 +36,9 @@ because kubectl cannot change every field.
 
 If a controller or another program has to act, the command shows whether this program is alive, dead or unknown, and shows the evidence.
 
-With --fix, the command shows the remedies that it can apply itself, and for each remedy the requests, the risk and a digest. To apply a
-remedy, add --confirm with the digest. The command then diagnoses the namespace again, and applies the remedy only if the digest is still
-the same. You need the permissions for the requests.
+With --fix, the command shows the remedies that it can apply itself, and for each remedy the requests, the risk and a digest. The digest is
+a checksum of the remedy. To apply a remedy, add --confirm with the digest. The command then diagnoses the namespace again, and applies the
+remedy only if the digest is still the same. You need the permissions for the requests.
 
 Each request contains the UID and the resourceVersion of an object. kube-apiserver refuses the request if this object has changed. The
 remedy for OrphanedContent is different, because the namespace does not exist. The requests create the namespace, and delete the new

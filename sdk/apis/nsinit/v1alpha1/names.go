@@ -55,10 +55,10 @@ const (
 	AnnotationUnfrozenReason = "nsinit.dev/unfrozen-reason"
 
 	// NamespaceFinalizer keeps a deleted namespace until its participants have cleaned up. The
-	// lifecycle controller adds the finalizer to metadata.finalizers of the core Namespace. In
-	// spec.finalizers, the finalizer would make kube-controller-manager delete the content of
-	// the namespace repeatedly. The last deletion could then reach a new namespace of the same
-	// name.
+	// lifecycle controller adds the finalizer to metadata.finalizers of the core Namespace. The
+	// finalizer is not in spec.finalizers, because kube-controller-manager would then delete the
+	// content of the namespace repeatedly. The last deletion could reach a new namespace of the
+	// same name.
 	NamespaceFinalizer = "nsinit.dev/lifecycle"
 	// ContentFinalizer keeps the content of a deleted namespace until the participants that
 	// hold the content have cleaned up. The lifecycle controller adds the finalizer to

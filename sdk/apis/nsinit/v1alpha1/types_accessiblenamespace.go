@@ -15,12 +15,12 @@ import (
 // +genclient:onlyVerbs=get,list,watch
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// AccessibleNamespace shows a core Namespace to users who may get that Namespace.
-// nsinit-apiserver derives the object from the Namespace for each request. The object cannot be
-// written. While the namespace is closed, only its creator and users with the verb initialize
-// on all namespaces see the object. Other users who may get the Namespace see the object in
-// requests with a field selector on status.phase. The resourceVersion is not the
-// resourceVersion of the Namespace.
+// AccessibleNamespace shows a core Namespace to users who have the permission to get that
+// Namespace. nsinit-apiserver derives the object from the Namespace for each request. The object
+// cannot be written. While the namespace is closed, only its creator and users with the verb
+// initialize on all namespaces see the object. Other users with the permission to get the
+// Namespace see the object only in requests with a field selector on status.phase. The
+// resourceVersion is not the resourceVersion of the Namespace.
 type AccessibleNamespace struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`

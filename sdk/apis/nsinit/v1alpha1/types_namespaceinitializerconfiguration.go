@@ -106,8 +106,8 @@ type RegisteredInitializer struct {
 
 	// namespaceSelector selects namespaces by the labels that they have when nsinit makes the
 	// plan. If it is absent or empty, it selects all namespaces. The user who creates a
-	// namespace chooses its labels. If users must not decide, use matchConditions on the name
-	// or the creator.
+	// namespace chooses its labels. If users must not decide which initializers act, use
+	// matchConditions on the name or the creator.
 	// +optional
 	// +k8s:opaqueType
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty" protobuf:"bytes,6,opt,name=namespaceSelector"`

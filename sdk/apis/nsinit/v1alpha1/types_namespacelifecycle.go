@@ -129,8 +129,8 @@ type NamespaceInitializers struct {
 	Pending []NamespaceInitializer `json:"pending" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,1,rep,name=pending"`
 
 	// result with status Failure ends the initialization. nsinit reports the failure and then
-	// deletes the namespace. A result can be set only for an initializer that has its turn, and
-	// is final.
+	// deletes the namespace. A client can set a result only for an initializer that has its turn.
+	// A result never changes.
 	// +optional
 	// +k8s:opaqueType
 	Result *metav1.Status `json:"result,omitempty" protobuf:"bytes,2,opt,name=result"`

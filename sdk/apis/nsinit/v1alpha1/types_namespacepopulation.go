@@ -181,9 +181,9 @@ type PopulationManifest struct {
 	// readyWhen is a CEL expression that yields true or false. A new namespace stays closed
 	// until the expression yields true. The expression can use the variables of the template,
 	// and object, which is the stored object. While the expression fails, the object is not
-	// ready. If readyWhen is absent, the object is ready as soon as it is applied. A
-	// ResourceQuota is ready only when its status has every entry of spec.hard. Before that,
-	// kube-apiserver does not enforce the quota.
+	// ready. If readyWhen is absent, the object is ready as soon as it is applied. With and
+	// without readyWhen, a ResourceQuota is ready only when its status has every entry of
+	// spec.hard. Before that, kube-apiserver does not enforce the quota.
 	// +optional
 	ReadyWhen string `json:"readyWhen,omitempty" protobuf:"bytes,6,opt,name=readyWhen"`
 }
@@ -342,12 +342,12 @@ type PopulationManifestStatus struct {
 	// failed is the number of namespaces in which the manifest could not be applied.
 	Failed int32 `json:"failed" protobuf:"varint,3,opt,name=failed"`
 
-	// message is the error in the first namespace, by name, in which the manifest could not be
-	// applied.
+	// message is the error in the namespace that the field namespace names.
 	// +optional
 	Message string `json:"message,omitempty" protobuf:"bytes,4,opt,name=message"`
 
-	// namespace is the first namespace, by name, in which the manifest could not be applied.
+	// namespace is a namespace in which the manifest could not be applied. If there are several,
+	// it is the namespace whose name sorts first.
 	// +optional
 	Namespace string `json:"namespace,omitempty" protobuf:"bytes,5,opt,name=namespace"`
 }
