@@ -22,7 +22,7 @@ const EarlyWrites = "early-writes"
 func NewEarlyWrites(namespaces corelisters.NamespaceLister, clock clock.PassiveClock, register func(metrics.Registerable) error) (Answer, error) {
 	answers := metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: "nsinit", Name: "early_writes_total", StabilityLevel: metrics.ALPHA,
-		Help: "Number of writes that early-writes refused, because the namespace was closed. The answer is later if the client should retry, and never if the client should not retry.",
+		Help: "Number of writes that early-writes refused, because the namespace was closed. The answer is \"later\" if the client should retry, and \"never\" if the client should not retry.",
 	}, []string{"answer"})
 	if err := register(answers); err != nil {
 		return nil, err

@@ -43,8 +43,8 @@ The command uses your permissions. To test the permissions of policy-population,
 
 With --all, the command shows the report of policy-population on each population with scope All. A report shows how many objects
 policy-population still has to create, change or delete in existing namespaces. It also shows the first ten problems. An object that belongs
-to another client is a conflict, and stays as it is. Some namespaces get nothing: those that are closed, frozen, terminating or exempt by
-name, and those whose name begins with "kube-".
+to another client is a conflict, and stays as it is. Namespaces that are closed, frozen, terminating or exempt by name get no objects.
+Namespaces whose names begin with "kube-" also get no objects.
 
 The exit code is 0 if every object can be applied, and 2 if an object cannot be applied. It is 1 after any other error. With --all, it is
 also 1 if policy-population has not checked every namespace yet.`

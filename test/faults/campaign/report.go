@@ -64,8 +64,8 @@ requests. After each injection, the campaign removes the fault. At the end of a 
 In the next table, *operations* are HTTP requests of clients. *Worst recovery* is the longest time from the end of the last fault of a round
 until every namespace was open and Ready, or removed. A fault with 0 injections was not tested.
 
-- If a connection delivers no data until a fault ends, no data is lost: the connection delivers the data after the fault.
-- If connections are closed until a fault ends, the clients also cannot open new connections until then.
+- If connections deliver no data until a fault ends, no data is lost: after the fault, the connections deliver all data.
+- If connections are closed until a fault ends, clients cannot open new connections during the fault.
 - A *failpoint* is a place in the code at which a program can stop between two of its requests.
 - kube-apiserver calls mutating webhooks before the gate, and validating webhooks after the gate. The webhooks in this campaign have the
   failurePolicy `+"`Ignore`"+`.

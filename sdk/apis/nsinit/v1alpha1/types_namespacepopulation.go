@@ -260,8 +260,8 @@ type PopulationRolloutStatus struct {
 
 	// namespaces is the number of namespaces in the rollout. The population selects these
 	// namespaces, or they have objects to delete. Namespaces that are closed, frozen, being
-	// deleted or exempt by name are not in the rollout, and neither are those whose names begin
-	// with kube-.
+	// deleted or exempt by name are not in the rollout. Namespaces whose names begin with kube-
+	// are also not in the rollout.
 	Namespaces int32 `json:"namespaces" protobuf:"varint,2,opt,name=namespaces"`
 
 	// current is the number of namespaces in the rollout that have received every object and
