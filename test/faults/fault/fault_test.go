@@ -29,7 +29,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("fault %q has no name or function, or there are two", f.Name)
 		}
 		if f.Description == "" || names[f.Description] {
-			t.Errorf("fault %q has no description of its own: %q", f.Name, f.Description)
+			t.Errorf("fault %q has no unique description: %q", f.Name, f.Description)
 		}
 		names[f.Name], names[f.Description] = true, true
 		total += injections*(f.Hold+f.Rest+perInjection) + rounds*perRound
