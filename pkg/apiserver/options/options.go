@@ -130,7 +130,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.StorageIdentity, "storage-identity-configmap", o.StorageIdentity,
 		"NAMESPACE/NAME of the ConfigMap that contains the identity of the storage. While the storage has another identity or none, nsinit-apiserver refuses requests for NamespaceLifecycles.")
 	flags.DurationVar(&o.ReadRepairAfter, "read-repair-after", o.ReadRepairAfter,
-		"How long ago the turn of an initializer must have begun before a GET of its NamespaceLifecycle skips the initializer. A GET skips only initializers with failurePolicy Ignore whose deadline has passed. "+
+		"How long ago the turn of an initializer must have begun before a GET of the NamespaceLifecycle skips the initializer. A GET skips only initializers with failurePolicy Ignore whose deadline has passed. "+
 			"The flag has an effect only while nsinit-controller-manager is down, because nsinit-controller-manager skips such initializers at their deadline. With 0, a GET skips no initializer.")
 }
 

@@ -31,13 +31,13 @@ const interval = 2 * time.Second
 const long = `Check whether nsinit is installed correctly. The command checks the Kubernetes version, the API, the certificates, the storage, the
 controllers, the policies and their ConfigMaps. It also checks whether a new namespace would be closed.
 
-With --pre, the command checks a cluster before the installation, and shows what would block or harm the installation. It checks the
-Kubernetes version, the kinds of policies that kube-apiserver serves, and the aggregation layer. It also checks your permissions, the
-default StorageClass, and whether a former installation left objects. Finally, it lists admission policies and webhooks
-that can refuse requests of nsinit. It does not evaluate the conditions of these policies and webhooks.
+With --pre, the command checks a cluster before the installation, and shows what would block the installation or cause problems later. It
+checks the Kubernetes version, the kinds of policies that kube-apiserver serves, and the aggregation layer. It also checks your permissions,
+the default StorageClass, and whether a former installation left objects. Finally, it lists admission policies and webhooks that can refuse
+requests of nsinit. It does not evaluate the conditions of these policies and webhooks.
 
-With --wait, the command waits until every program of nsinit runs its newest version, and no check finds a problem. The command prints
-what it waits for.
+With --wait, the command waits until every program of nsinit runs its newest version, and until no check finds a problem. Meanwhile, the
+command prints what it waits for.
 
 With the name of a namespace, the command shows whether nsinit would close a new namespace of this name. If a line of the ConfigMap
 nsinit-exemptions exempts the namespace, the command shows the line. Without --creator, you are the creator.

@@ -37,7 +37,8 @@ If the namespace exists, the command applies each object with a dry run, and sho
 with scope All, it reports each object that belongs to another client as a conflict.
 
 If the namespace does not exist, the command renders the objects for a future namespace. Describe this namespace with --creator, --groups
-and --labels. Without --creator, you are the creator. In this case, the command reports only unknown kinds and missing permissions.
+and --labels. Without --creator, you are the creator. For a future namespace, the command reports only unknown kinds and missing
+permissions.
 
 The command uses your permissions. To test the permissions of policy-population, name the service account of policy-population with --as.
 

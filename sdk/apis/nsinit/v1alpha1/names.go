@@ -8,8 +8,8 @@ package v1alpha1
 
 const (
 	// LabelInitializing marks a core Namespace that is closed. The stamp sets the label when
-	// the namespace is created. The lifecycle controller removes the label when the namespace
-	// is initialized.
+	// the namespace is created. nsinit-controller-manager removes the label when the namespace is
+	// initialized.
 	LabelInitializing = "nsinit.dev/initializing"
 
 	// LabelFrozen marks a core Namespace in which no tenant can write. A user with the verb
@@ -35,7 +35,7 @@ const (
 	AnnotationOnBehalfOf = "nsinit.dev/on-behalf-of"
 
 	// AnnotationOpenedBy holds the name of the user who opened the namespace by hand. This user
-	// removed the label LabelInitializing before the lifecycle controller did.
+	// removed the label LabelInitializing before nsinit-controller-manager did.
 	AnnotationOpenedBy = "nsinit.dev/opened-by"
 
 	// AnnotationFrozenBy holds the name of the user who froze the namespace. The annotation
@@ -54,16 +54,16 @@ const (
 	// characters. The annotation is optional. It is removed when the namespace is frozen again.
 	AnnotationUnfrozenReason = "nsinit.dev/unfrozen-reason"
 
-	// NamespaceFinalizer keeps a deleted namespace until its participants have cleaned up. The
-	// lifecycle controller adds the finalizer to metadata.finalizers of the core Namespace. The
-	// finalizer is not in spec.finalizers, because kube-controller-manager would then delete the
-	// content of the namespace repeatedly. The last deletion could reach a new namespace of the
-	// same name.
+	// NamespaceFinalizer keeps a deleted namespace until its participants have cleaned up.
+	// nsinit-controller-manager adds the finalizer to metadata.finalizers of the core Namespace.
+	// The finalizer is not in spec.finalizers, because kube-controller-manager would otherwise
+	// delete the content of the namespace repeatedly. The last deletion could reach a new
+	// namespace of the same name.
 	NamespaceFinalizer = "nsinit.dev/lifecycle"
 	// ContentFinalizer keeps the content of a deleted namespace until the participants that
-	// hold the content have cleaned up. The lifecycle controller adds the finalizer to
-	// metadata.finalizers of the core Namespace. While a deleted namespace has the finalizer,
-	// the policy nsinit-content refuses the deletions of Kubernetes' namespace controller.
+	// hold the content have cleaned up. nsinit-controller-manager adds the finalizer to
+	// metadata.finalizers of the core Namespace. While a deleted namespace has the finalizer, the
+	// policy nsinit-content refuses the deletions of Kubernetes' namespace controller.
 	ContentFinalizer = "nsinit.dev/content"
 	// NameReuseFinalizer keeps a deleted namespace until every request that kube-apiserver
 	// admitted earlier has ended. The component strict-name-reuse adds the finalizer to
@@ -71,9 +71,9 @@ const (
 	NameReuseFinalizer = "nsinit.dev/strict-name-reuse"
 
 	// InitializerLifecycle is the built-in initializer. It is the first of a plan
-	// in which a participant has finalizer: true. The lifecycle controller removes
-	// it once NamespaceFinalizer is on the namespace, so that no deletion completes
-	// without the participant. Configurations cannot register it.
+	// in which a participant has finalizer: true. nsinit-controller-manager removes it once
+	// NamespaceFinalizer is on the namespace, so that no deletion completes without the
+	// participant. Configurations cannot register it.
 	InitializerLifecycle = "lifecycle.nsinit.dev"
 
 	// VerbInitialize: a user with this verb on core namespaces can write into closed
@@ -86,7 +86,7 @@ const (
 	VerbFinalize = "finalize"
 
 	// VerbOpen: a user with this verb on core namespaces can open closed namespaces, and can
-	// write what nsinit protects from other users. The lifecycle controller has this verb.
+	// write what nsinit protects from other users. nsinit-controller-manager has this verb.
 	VerbOpen = "open"
 
 	// VerbFreeze: a user with this verb on core namespaces can freeze and unfreeze namespaces,
