@@ -62,9 +62,9 @@ type NamespaceLifecycleSpec struct {
 	// +k8s:optional
 	Plan []PlannedInitializer `json:"plan,omitempty" protobuf:"bytes,2,rep,name=plan"`
 
-	// initializers tracks the initialization. If the field is absent, the namespace is
-	// completely initialized, and that is final. If the field is present, no tenant can write
-	// into the namespace. Only requests to the initialize subresource change the field. Each
+	// initializers tracks the initialization. If the field is absent, the namespace is completely
+	// initialized, and the field stays absent. If the field is present, no tenant can write into
+	// the namespace. Only requests to the initialize subresource change the field. Each
 	// initializer removes itself when its work is done.
 	// +optional
 	// +k8s:optional
@@ -81,7 +81,7 @@ type NamespaceLifecycleSpec struct {
 	// skipped lists the initializers that were removed from pending before their work was done.
 	// An initializer with the failurePolicy Ignore is skipped at its deadline. An administrator
 	// can also skip initializers. One request to the initialize subresource removes a name from
-	// pending and adds the name here. No name is ever removed from skipped.
+	// pending and adds the name here. Names stay in skipped.
 	// +optional
 	// +listType=set
 	// +k8s:optional
@@ -309,8 +309,9 @@ type InitializerStatus struct {
 	// +k8s:opaqueType
 	EndTime *metav1.MicroTime `json:"endTime,omitempty" protobuf:"bytes,4,opt,name=endTime"`
 
-	// deadline is the time at which the failurePolicy takes effect. The field is informative:
-	// nsinit takes the deadline from timeoutSeconds in the plan.
+	// deadline is the time at which the failurePolicy takes effect. The field only informs users:
+	// nsinit enforces the deadline that follows from startTime and from timeoutSeconds in the
+	// plan.
 	// +optional
 	// +k8s:opaqueType
 	Deadline *metav1.MicroTime `json:"deadline,omitempty" protobuf:"bytes,5,opt,name=deadline"`

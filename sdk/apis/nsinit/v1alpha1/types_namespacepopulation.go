@@ -17,10 +17,10 @@ import (
 // +k8s:supportsSubresource="/status"
 
 // NamespacePopulation holds manifests. The initializer policy-population applies them to each
-// new namespace before tenants can write into the namespace. It applies them under its own
-// identity, never under that of the creator. With scope All, policy-population also applies the
-// manifests to existing namespaces. NamespacePopulations implement the first user story of the
-// Namespace Initializer KEP.
+// new namespace before tenants can write into the namespace. It applies the manifests with its
+// own permissions, not with the permissions of the creator. With scope All, policy-population
+// also applies the manifests to existing namespaces. NamespacePopulations implement the first
+// user story of the Namespace Initializer KEP.
 type NamespacePopulation struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
@@ -67,9 +67,9 @@ type NamespacePopulationSpec struct {
 
 	// scope decides which of the selected namespaces get the manifests. With New, the default,
 	// only namespaces that are created while the population exists get the manifests. With All,
-	// open existing namespaces also get the manifests, as the field rollout says. An existing
-	// namespace gets no manifests if the namespace is exempt by name, or if its name begins
-	// with kube-.
+	// existing open namespaces also get the manifests, as the field rollout says. An existing
+	// namespace gets no manifests if the namespace is exempt by name, or if its name begins with
+	// kube-.
 	// +optional
 	// +k8s:optional
 	Scope PopulationScopeType `json:"scope,omitempty" protobuf:"bytes,3,opt,name=scope,casttype=PopulationScopeType"`
