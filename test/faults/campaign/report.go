@@ -66,7 +66,7 @@ until every namespace was open and Ready, or removed. A fault with 0 injections 
 
 - If connections deliver no data until a fault ends, no data is lost: after the fault, the connections deliver all data.
 - If connections are closed until a fault ends, clients cannot open new connections during the fault.
-- A *failpoint* is a place in the code at which a program can stop between two of its requests.
+- A *failpoint* is a place in the code between two requests of a program. The campaign makes the program crash or wait there.
 - kube-apiserver calls mutating webhooks before the gate, and validating webhooks after the gate. The webhooks in this campaign have the
   failurePolicy `+"`Ignore`"+`.
 
