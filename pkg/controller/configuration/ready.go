@@ -26,8 +26,8 @@ const (
 	// reasonInForce: every initializer acts on the new namespaces that it selects.
 	reasonInForce = "InForce"
 	// reasonDraining: nsinit waits a few seconds before it releases the deleted configuration.
-	// A NamespaceLifecycle whose creation began before the deletion can still get the
-	// configuration.
+	// If the creation of a NamespaceLifecycle began before the deletion, its plan can still
+	// contain the initializers of the configuration.
 	reasonDraining = "Draining"
 	// reasonNamespacesPending: namespaces wait for an initializer of the configuration.
 	reasonNamespacesPending = "NamespacesPending"
