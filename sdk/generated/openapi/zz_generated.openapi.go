@@ -119,7 +119,7 @@ func schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespace(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AccessibleNamespace shows a core Namespace to users who may get that Namespace. nsinit-apiserver derives the object from the Namespace for each request. The object cannot be written. While the namespace is closed, only its creator and users with the verb initialize on all namespaces see the object. Other users who may get the Namespace see the object in requests with a field selector on status.phase. The resourceVersion is not the resourceVersion of the Namespace.",
+				Description: "AccessibleNamespace shows a core Namespace to users who have the permission to get that Namespace. nsinit-apiserver derives the object from the Namespace for each request. The object cannot be written. While the namespace is closed, only its creator and users with the verb initialize on all namespaces see the object. Other users with the permission to get the Namespace see the object only in requests with a field selector on status.phase. The resourceVersion is not the resourceVersion of the Namespace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -359,7 +359,7 @@ func schema_sdk_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 					},
 					"deadline": {
 						SchemaProps: spec.SchemaProps{
-							Description: "deadline is the time at which the failurePolicy takes effect. The field is informative: nsinit takes the deadline from timeoutSeconds in the plan.",
+							Description: "deadline is the time at which the failurePolicy takes effect. The field only informs users: nsinit enforces the deadline that follows from startTime and from timeoutSeconds in the plan.",
 							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
 						},
 					},
@@ -714,7 +714,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceInitializers(ref common.ReferenceC
 					},
 					"result": {
 						SchemaProps: spec.SchemaProps{
-							Description: "result with status Failure ends the initialization. nsinit reports the failure and then deletes the namespace. A result can be set only for an initializer that has its turn, and is final.",
+							Description: "result with status Failure ends the initialization. nsinit reports the failure and then deletes the namespace. A client can set a result only for an initializer that has its turn. A result never changes.",
 							Ref:         ref(v1.Status{}.OpenAPIModelName()),
 						},
 					},
@@ -868,7 +868,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceLifecycleSpec(ref common.Reference
 					},
 					"initializers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "initializers tracks the initialization. If the field is absent, the namespace is completely initialized, and that is final. If the field is present, no tenant can write into the namespace. Only requests to the initialize subresource change the field. Each initializer removes itself when its work is done.",
+							Description: "initializers tracks the initialization. If the field is absent, the namespace is completely initialized, and the field stays absent. If the field is present, no tenant can write into the namespace. Only requests to the initialize subresource change the field. Each initializer removes itself when its work is done.",
 							Ref:         ref(v1alpha1.NamespaceInitializers{}.OpenAPIModelName()),
 						},
 					},
@@ -898,7 +898,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespaceLifecycleSpec(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "skipped lists the initializers that were removed from pending before their work was done. An initializer with the failurePolicy Ignore is skipped at its deadline. An administrator can also skip initializers. One request to the initialize subresource removes a name from pending and adds the name here. No name is ever removed from skipped.",
+							Description: "skipped lists the initializers that were removed from pending before their work was done. An initializer with the failurePolicy Ignore is skipped at its deadline. An administrator can also skip initializers. One request to the initialize subresource removes a name from pending and adds the name here. Names stay in skipped.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1011,7 +1011,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulation(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespacePopulation holds manifests. The initializer policy-population applies them to each new namespace before tenants can write into the namespace. It applies them under its own identity, never under that of the creator. With scope All, policy-population also applies the manifests to existing namespaces. NamespacePopulations implement the first user story of the Namespace Initializer KEP.",
+				Description: "NamespacePopulation holds manifests. The initializer policy-population applies them to each new namespace before tenants can write into the namespace. It applies the manifests with its own permissions, not with the permissions of the creator. With scope All, policy-population also applies the manifests to existing namespaces. NamespacePopulations implement the first user story of the Namespace Initializer KEP.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1145,7 +1145,7 @@ func schema_sdk_apis_nsinit_v1alpha1_NamespacePopulationSpec(ref common.Referenc
 					},
 					"scope": {
 						SchemaProps: spec.SchemaProps{
-							Description: "scope decides which of the selected namespaces get the manifests. With New, the default, only namespaces that are created while the population exists get the manifests. With All, open existing namespaces also get the manifests, as the field rollout says. An existing namespace gets no manifests if the namespace is exempt by name, or if its name begins with kube-.\n\nPossible enum values:\n - `\"All\"` : new namespaces and existing namespaces get the manifests.\n - `\"New\"` : only namespaces that are created while the population exists get the manifests.",
+							Description: "scope decides which of the selected namespaces get the manifests. With New, the default, only namespaces that are created while the population exists get the manifests. With All, existing open namespaces also get the manifests, as the field rollout says. An existing namespace gets no manifests if the namespace is exempt by name, or if its name begins with kube-.\n\nPossible enum values:\n - `\"All\"` : new namespaces and existing namespaces get the manifests.\n - `\"New\"` : only namespaces that are created while the population exists get the manifests.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"All", "New"},
@@ -1314,7 +1314,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 					},
 					"namespaceSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespaceSelector selects namespaces by the labels that they have when nsinit makes the plan. If it is absent or empty, it selects all namespaces. The user who creates a namespace chooses its labels. If users must not decide, use matchConditions on the name or the creator.",
+							Description: "namespaceSelector selects namespaces by the labels that they have when nsinit makes the plan. If it is absent or empty, it selects all namespaces. The user who creates a namespace chooses its labels. If users must not decide which initializers act, use matchConditions on the name or the creator.",
 							Ref:         ref(v1.LabelSelector{}.OpenAPIModelName()),
 						},
 					},
@@ -1676,7 +1676,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationManifest(ref common.ReferenceCall
 					},
 					"readyWhen": {
 						SchemaProps: spec.SchemaProps{
-							Description: "readyWhen is a CEL expression that yields true or false. A new namespace stays closed until the expression yields true. The expression can use the variables of the template, and object, which is the stored object. While the expression fails, the object is not ready. If readyWhen is absent, the object is ready as soon as it is applied. A ResourceQuota is ready only when its status has every entry of spec.hard. Before that, kube-apiserver does not enforce the quota.",
+							Description: "readyWhen is a CEL expression that yields true or false. A new namespace stays closed until the expression yields true. The expression can use the variables of the template, and object, which is the stored object. While the expression fails, the object is not ready. If readyWhen is absent, the object is ready as soon as it is applied. With and without readyWhen, a ResourceQuota is ready only when its status has every entry of spec.hard. Before that, kube-apiserver does not enforce the quota.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1723,14 +1723,14 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationManifestStatus(ref common.Referen
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message is the error in the first namespace, by name, in which the manifest could not be applied.",
+							Description: "message is the error in the namespace that the field namespace names.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace is the first namespace, by name, in which the manifest could not be applied.",
+							Description: "namespace is a namespace in which the manifest could not be applied. If there are several, it is the namespace whose name sorts first.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1856,7 +1856,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.Referenc
 					},
 					"namespaces": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespaces is the number of namespaces in the rollout. The population selects these namespaces, or they have objects to delete. Namespaces that are closed, frozen, being deleted or exempt by name are not in the rollout, and neither are those whose names begin with kube-.",
+							Description: "namespaces is the number of namespaces in the rollout. The population selects these namespaces, or they have objects to delete. Namespaces that are closed, frozen, being deleted or exempt by name are not in the rollout. Namespaces whose names begin with kube- are also not in the rollout.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -2015,7 +2015,7 @@ func schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializer(ref common.ReferenceC
 					},
 					"namespaceSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespaceSelector selects namespaces by the labels that they have when nsinit makes the plan. If it is absent or empty, it selects all namespaces. The user who creates a namespace chooses its labels. If users must not decide, use matchConditions on the name or the creator.",
+							Description: "namespaceSelector selects namespaces by the labels that they have when nsinit makes the plan. If it is absent or empty, it selects all namespaces. The user who creates a namespace chooses its labels. If users must not decide which initializers act, use matchConditions on the name or the creator.",
 							Ref:         ref(v1.LabelSelector{}.OpenAPIModelName()),
 						},
 					},

@@ -27,8 +27,9 @@ type InitializerStatusApplyConfiguration struct {
 	StartTime *v1.MicroTime `json:"startTime,omitempty"`
 	// endTime is the time at which the initializer was removed from pending, or failed.
 	EndTime *v1.MicroTime `json:"endTime,omitempty"`
-	// deadline is the time at which the failurePolicy takes effect. The field is informative:
-	// nsinit takes the deadline from timeoutSeconds in the plan.
+	// deadline is the time at which the failurePolicy takes effect. The field only informs users:
+	// nsinit enforces the deadline that follows from startTime and from timeoutSeconds in the
+	// plan.
 	Deadline *v1.MicroTime `json:"deadline,omitempty"`
 	// message is the last report of the initializer, at most 4096 bytes. The initializer writes
 	// the message through the status subresource, and keeps its turn. A participant can also

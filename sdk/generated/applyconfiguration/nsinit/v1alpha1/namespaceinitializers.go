@@ -23,8 +23,8 @@ type NamespaceInitializersApplyConfiguration struct {
 	// result is set, nsinit removes spec.initializers, and the namespace opens.
 	Pending []NamespaceInitializerApplyConfiguration `json:"pending,omitempty"`
 	// result with status Failure ends the initialization. nsinit reports the failure and then
-	// deletes the namespace. A result can be set only for an initializer that has its turn, and
-	// is final.
+	// deletes the namespace. A client can set a result only for an initializer that has its turn.
+	// A result never changes.
 	Result *v1.Status `json:"result,omitempty"`
 	// failedInitializer is the name of the initializer that failed. The request that sets
 	// result can omit this name if only one initializer has its turn.

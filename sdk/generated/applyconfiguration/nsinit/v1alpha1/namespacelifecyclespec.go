@@ -25,9 +25,9 @@ type NamespaceLifecycleSpecApplyConfiguration struct {
 	// when the namespace was created. The plan never changes. Later changes of configurations
 	// do not affect this namespace.
 	Plan []PlannedInitializerApplyConfiguration `json:"plan,omitempty"`
-	// initializers tracks the initialization. If the field is absent, the namespace is
-	// completely initialized, and that is final. If the field is present, no tenant can write
-	// into the namespace. Only requests to the initialize subresource change the field. Each
+	// initializers tracks the initialization. If the field is absent, the namespace is completely
+	// initialized, and the field stays absent. If the field is present, no tenant can write into
+	// the namespace. Only requests to the initialize subresource change the field. Each
 	// initializer removes itself when its work is done.
 	Initializers *NamespaceInitializersApplyConfiguration `json:"initializers,omitempty"`
 	// finalizers lists the participants that must act before the NamespaceLifecycle is removed
@@ -38,7 +38,7 @@ type NamespaceLifecycleSpecApplyConfiguration struct {
 	// skipped lists the initializers that were removed from pending before their work was done.
 	// An initializer with the failurePolicy Ignore is skipped at its deadline. An administrator
 	// can also skip initializers. One request to the initialize subresource removes a name from
-	// pending and adds the name here. No name is ever removed from skipped.
+	// pending and adds the name here. Names stay in skipped.
 	Skipped []string `json:"skipped,omitempty"`
 }
 

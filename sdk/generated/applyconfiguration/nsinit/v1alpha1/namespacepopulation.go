@@ -21,10 +21,10 @@ import (
 // with apply.
 //
 // NamespacePopulation holds manifests. The initializer policy-population applies them to each
-// new namespace before tenants can write into the namespace. It applies them under its own
-// identity, never under that of the creator. With scope All, policy-population also applies the
-// manifests to existing namespaces. NamespacePopulations implement the first user story of the
-// Namespace Initializer KEP.
+// new namespace before tenants can write into the namespace. It applies the manifests with its
+// own permissions, not with the permissions of the creator. With scope All, policy-population
+// also applies the manifests to existing namespaces. NamespacePopulations implement the first
+// user story of the Namespace Initializer KEP.
 type NamespacePopulationApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object metadata. The name must be a DNS label. If two

@@ -28,9 +28,9 @@ type NamespacePopulationSpecApplyConfiguration struct {
 	Manifests []PopulationManifestApplyConfiguration `json:"manifests,omitempty"`
 	// scope decides which of the selected namespaces get the manifests. With New, the default,
 	// only namespaces that are created while the population exists get the manifests. With All,
-	// open existing namespaces also get the manifests, as the field rollout says. An existing
-	// namespace gets no manifests if the namespace is exempt by name, or if its name begins
-	// with kube-.
+	// existing open namespaces also get the manifests, as the field rollout says. An existing
+	// namespace gets no manifests if the namespace is exempt by name, or if its name begins with
+	// kube-.
 	Scope *nsinitv1alpha1.PopulationScopeType `json:"scope,omitempty"`
 	// rollout decides what policy-population does in existing namespaces. It can be set only
 	// with scope All. With Report, the default, status.rollout reports what Apply would do.

@@ -44,9 +44,9 @@ type PopulationManifestApplyConfiguration struct {
 	// readyWhen is a CEL expression that yields true or false. A new namespace stays closed
 	// until the expression yields true. The expression can use the variables of the template,
 	// and object, which is the stored object. While the expression fails, the object is not
-	// ready. If readyWhen is absent, the object is ready as soon as it is applied. A
-	// ResourceQuota is ready only when its status has every entry of spec.hard. Before that,
-	// kube-apiserver does not enforce the quota.
+	// ready. If readyWhen is absent, the object is ready as soon as it is applied. With and
+	// without readyWhen, a ResourceQuota is ready only when its status has every entry of
+	// spec.hard. Before that, kube-apiserver does not enforce the quota.
 	ReadyWhen *string `json:"readyWhen,omitempty"`
 }
 

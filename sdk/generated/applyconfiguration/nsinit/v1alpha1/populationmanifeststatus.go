@@ -19,10 +19,10 @@ type PopulationManifestStatusApplyConfiguration struct {
 	Applied *int32 `json:"applied,omitempty"`
 	// failed is the number of namespaces in which the manifest could not be applied.
 	Failed *int32 `json:"failed,omitempty"`
-	// message is the error in the first namespace, by name, in which the manifest could not be
-	// applied.
+	// message is the error in the namespace that the field namespace names.
 	Message *string `json:"message,omitempty"`
-	// namespace is the first namespace, by name, in which the manifest could not be applied.
+	// namespace is a namespace in which the manifest could not be applied. If there are several,
+	// it is the namespace whose name sorts first.
 	Namespace *string `json:"namespace,omitempty"`
 }
 

@@ -18,8 +18,8 @@ type PopulationRolloutStatusApplyConfiguration struct {
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// namespaces is the number of namespaces in the rollout. The population selects these
 	// namespaces, or they have objects to delete. Namespaces that are closed, frozen, being
-	// deleted or exempt by name are not in the rollout, and neither are those whose names begin
-	// with kube-.
+	// deleted or exempt by name are not in the rollout. Namespaces whose names begin with kube-
+	// are also not in the rollout.
 	Namespaces *int32 `json:"namespaces,omitempty"`
 	// current is the number of namespaces in the rollout that have received every object and
 	// change, and have no objects to delete.

@@ -42,8 +42,8 @@ type RegisteredInitializerApplyConfiguration struct {
 	MatchConditions []MatchConditionApplyConfiguration `json:"matchConditions,omitempty"`
 	// namespaceSelector selects namespaces by the labels that they have when nsinit makes the
 	// plan. If it is absent or empty, it selects all namespaces. The user who creates a
-	// namespace chooses its labels. If users must not decide, use matchConditions on the name
-	// or the creator.
+	// namespace chooses its labels. If users must not decide which initializers act, use
+	// matchConditions on the name or the creator.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
 	// ordering decides which initializers act before this initializer. If it is absent, all
 	// initializers that precede this one in the plan act first. With an empty ordering, this
