@@ -53,7 +53,7 @@ func NewReader(list List, verify func(ctx context.Context) error, clock clock.Pa
 		}),
 		duration: metrics.NewHistogram(&metrics.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "read_duration_seconds", StabilityLevel: metrics.ALPHA,
-			Help:    "How long each successful consistent read of the configurations took, in seconds. A request waits for at most two reads.",
+			Help:    "How long each successful consistent read of the configurations took, in seconds. A request that needs the configurations waits for at most two reads.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2},
 		}),
 		failures: metrics.NewCounter(&metrics.CounterOpts{

@@ -119,7 +119,7 @@ func schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespace(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AccessibleNamespace shows a core Namespace to users who have the permission to get that Namespace. nsinit-apiserver derives the object from the Namespace for each request. The object cannot be written. While the namespace is closed, only its creator and users with the verb initialize on all namespaces see the object. Other users with the permission to get the Namespace see the object only in requests with a field selector on status.phase. The resourceVersion is not the resourceVersion of the Namespace.",
+				Description: "AccessibleNamespace shows a core Namespace to users who have the permission to get that Namespace. nsinit-apiserver derives the object from the Namespace for each request. The object cannot be written. While the namespace is closed, requests without a field selector on status.phase show the object only to its creator and to users with the verb initialize on all namespaces. With this field selector, every user with the permission to get the Namespace sees the object. The resourceVersion is not the resourceVersion of the Namespace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1746,7 +1746,7 @@ func schema_sdk_apis_nsinit_v1alpha1_PopulationNamespaceMetadata(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PopulationNamespaceMetadata holds labels and annotations for namespaces. Values can contain CEL expressions, like the strings of a template. Keys cannot begin with nsinit.dev/. The key kubernetes.io/metadata.name is not allowed. Labels that namespaceSelector reads are not allowed.",
+				Description: "PopulationNamespaceMetadata holds labels and annotations for namespaces. As in the field template of a PopulationManifest, values can contain CEL expressions in ${...}. Keys cannot begin with nsinit.dev/. The key kubernetes.io/metadata.name is not allowed. Labels that namespaceSelector reads are not allowed.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"labels": {

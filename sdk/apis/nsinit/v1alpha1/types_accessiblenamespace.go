@@ -17,10 +17,10 @@ import (
 
 // AccessibleNamespace shows a core Namespace to users who have the permission to get that
 // Namespace. nsinit-apiserver derives the object from the Namespace for each request. The object
-// cannot be written. While the namespace is closed, only its creator and users with the verb
-// initialize on all namespaces see the object. Other users with the permission to get the
-// Namespace see the object only in requests with a field selector on status.phase. The
-// resourceVersion is not the resourceVersion of the Namespace.
+// cannot be written. While the namespace is closed, requests without a field selector on
+// status.phase show the object only to its creator and to users with the verb initialize on all
+// namespaces. With this field selector, every user with the permission to get the Namespace sees
+// the object. The resourceVersion is not the resourceVersion of the Namespace.
 type AccessibleNamespace struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`

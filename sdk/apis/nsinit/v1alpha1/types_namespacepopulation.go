@@ -92,10 +92,10 @@ type NamespacePopulationSpec struct {
 	NamespaceMetadata *PopulationNamespaceMetadata `json:"namespaceMetadata,omitempty" protobuf:"bytes,5,opt,name=namespaceMetadata"`
 }
 
-// PopulationNamespaceMetadata holds labels and annotations for namespaces. Values can contain
-// CEL expressions, like the strings of a template. Keys cannot begin with nsinit.dev/. The key
-// kubernetes.io/metadata.name is not allowed. Labels that namespaceSelector reads are not
-// allowed.
+// PopulationNamespaceMetadata holds labels and annotations for namespaces. As in the field template
+// of a PopulationManifest, values can contain CEL expressions in ${...}. Keys cannot begin with
+// nsinit.dev/. The key kubernetes.io/metadata.name is not allowed. Labels that namespaceSelector
+// reads are not allowed.
 type PopulationNamespaceMetadata struct {
 	// labels are the labels that the namespaces get, at most 63.
 	// +optional

@@ -15,10 +15,10 @@ import (
 // PopulationNamespaceMetadataApplyConfiguration represents a declarative configuration of the PopulationNamespaceMetadata type for use
 // with apply.
 //
-// PopulationNamespaceMetadata holds labels and annotations for namespaces. Values can contain
-// CEL expressions, like the strings of a template. Keys cannot begin with nsinit.dev/. The key
-// kubernetes.io/metadata.name is not allowed. Labels that namespaceSelector reads are not
-// allowed.
+// PopulationNamespaceMetadata holds labels and annotations for namespaces. As in the field template
+// of a PopulationManifest, values can contain CEL expressions in ${...}. Keys cannot begin with
+// nsinit.dev/. The key kubernetes.io/metadata.name is not allowed. Labels that namespaceSelector
+// reads are not allowed.
 type PopulationNamespaceMetadataApplyConfiguration struct {
 	// labels are the labels that the namespaces get, at most 63.
 	Labels map[string]string `json:"labels,omitempty"`
