@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -235,20 +236,27 @@ func openAll(t *testing.T, c *framework.Cluster, count int) (prefix string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range count {
-		if _, err := c.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", prefix, i)}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
+	// The watch begins before the first namespace: kube-apiserver keeps few revisions, and a slow machine takes long for these requests.
+	var creating errgroup.Group
+	creating.Go(func() error {
+		for i := range count {
+			if _, err := c.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", prefix, i)}}, metav1.CreateOptions{}); err != nil {
+				cancel()
+				return err
+			}
 		}
-	}
+		return nil
+	})
 	open := map[string]bool{}
 	lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(c.Admin).CoreV1().RESTClient(), "namespaces", "", fields.Everything())
-	if _, err := watchtools.Until(ctx, list.ResourceVersion, lw, func(event watch.Event) (bool, error) {
+	_, err = watchtools.Until(ctx, list.ResourceVersion, lw, func(event watch.Event) (bool, error) {
 		n, ok := event.Object.(*corev1.Namespace)
 		if ok && strings.HasPrefix(n.Name, prefix+"-") && utilnamespaces.TrueCondition(n.Status.Conditions, v1alpha1.ConditionReady) != nil {
 			open[n.Name] = true
 		}
 		return len(open) == count, nil
-	}); err != nil {
+	})
+	if err := errors.Join(err, creating.Wait()); err != nil {
 		t.Fatalf("%d of %d namespaces are open: %v", len(open), count, err)
 	}
 	return prefix
