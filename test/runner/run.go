@@ -144,7 +144,7 @@ func (r *runner) unitPackages(ctx context.Context, p *part, modules []string) (b
 
 // unitTests runs the tests of a package.
 func (r *runner) unitTests(ctx context.Context, p *part, one unitPackage) {
-	args := []string{"-test.paniconexit0", "-test.timeout=20m", "-test.parallel=4", fmt.Sprint("-test.short=", r.short), "-test.run=" + r.run}
+	args := []string{"-test.paniconexit0", "-test.timeout=15m", "-test.parallel=4", fmt.Sprint("-test.short=", r.short), "-test.run=" + r.run}
 	if one.random {
 		args = append(args, fmt.Sprint("-rapid.seed=", r.seed))
 	}

@@ -83,30 +83,40 @@ func (c *Cluster) WaitCurrent(t *testing.T, namespace, initializer string) *v1al
 // RemoveFirst removes the first pending initializer as an administrator.
 func (c *Cluster) RemoveFirst(t *testing.T, namespace string) {
 	t.Helper()
-	c.Initialize(t, namespace, func(initializers *v1alpha1.NamespaceInitializers) { initializers.Pending = initializers.Pending[1:] })
+	c.waitInitialized(t, namespace, func(initializers *v1alpha1.NamespaceInitializers) { initializers.Pending = initializers.Pending[1:] })
 }
 
-// Fail ends the initialization of a namespace with a failure.
+// Fail ends the initialization of a namespace with a failure, as an administrator.
 func (c *Cluster) Fail(t *testing.T, namespace, message string) {
 	t.Helper()
-	c.Initialize(t, namespace, func(initializers *v1alpha1.NamespaceInitializers) {
+	c.waitInitialized(t, namespace, func(initializers *v1alpha1.NamespaceInitializers) {
 		initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: message}
 	})
 }
 
-// Initialize changes the initializers of a namespace as an administrator. nsinit may report in the NamespaceLifecycle meanwhile.
-func (c *Cluster) Initialize(t *testing.T, namespace string, change func(*v1alpha1.NamespaceInitializers)) {
+// waitInitialized changes the initializers of a namespace. nsinit may report in the NamespaceLifecycle meanwhile.
+func (c *Cluster) waitInitialized(t *testing.T, namespace string, change func(*v1alpha1.NamespaceInitializers)) {
 	t.Helper()
-	client := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 	Eventually(t, "writing the initializers of "+namespace, func(ctx context.Context) error {
-		lifecycle, err := client.Get(ctx, namespace, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		change(lifecycle.Spec.Initializers)
-		_, err = client.Initialize(ctx, namespace, lifecycle, metav1.UpdateOptions{})
-		return err
+		return c.initialize(ctx, namespace, func(lifecycle *v1alpha1.NamespaceLifecycle) error {
+			change(lifecycle.Spec.Initializers)
+			return nil
+		})
 	})
+}
+
+// initialize tries once to change the initializers of a namespace.
+func (c *Cluster) initialize(ctx context.Context, namespace string, change func(*v1alpha1.NamespaceLifecycle) error) error {
+	client := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	lifecycle, err := client.Get(ctx, namespace, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if err := change(lifecycle); err != nil {
+		return err
+	}
+	_, err = client.Initialize(ctx, namespace, lifecycle, metav1.UpdateOptions{})
+	return err
 }
 
 // ActAs removes initializers in their turns until the test ends.

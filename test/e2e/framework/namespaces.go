@@ -97,18 +97,14 @@ func (c *Cluster) LeaveLater(t *testing.T, namespace string) {
 
 // open ends the initialization of a namespace as an administrator.
 func (c *Cluster) open(ctx context.Context, namespace string) error {
-	client := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		lifecycle, err := client.Get(ctx, namespace, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if len(helper.Pending(lifecycle)) == 0 { // it was never initialized, or it failed
-			return errors.New("no initializer is pending")
-		}
-		lifecycle.Spec.Initializers.Pending = nil
-		_, err = client.Initialize(ctx, namespace, lifecycle, metav1.UpdateOptions{})
-		return err
+		return c.initialize(ctx, namespace, func(lifecycle *v1alpha1.NamespaceLifecycle) error {
+			if len(helper.Pending(lifecycle)) == 0 { // it was never initialized, or it failed
+				return errors.New("no initializer is pending")
+			}
+			lifecycle.Spec.Initializers.Pending = nil
+			return nil
+		})
 	})
 }
 
