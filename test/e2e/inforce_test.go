@@ -243,7 +243,7 @@ func (p *planWatch) wait(ctx context.Context, namespace string) ([]string, error
 		return plan, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-time.After(time.Minute):
-		return nil, fmt.Errorf("namespace %q had no NamespaceLifecycle within a minute", namespace)
+	case <-time.After(framework.Patience):
+		return nil, fmt.Errorf("namespace %q had no NamespaceLifecycle within %s", namespace, framework.Patience)
 	}
 }

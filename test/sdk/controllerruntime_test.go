@@ -53,7 +53,7 @@ func TestManager(t *testing.T) {
 	go func() { done <- mgr.Start(ctx) }()
 	server.MustLifecycle(t, "ns")
 	lifecycles := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
-	if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, testserver.Patience, true, func(ctx context.Context) (bool, error) {
 		lifecycle, err := lifecycles.Get(ctx, "ns", metav1.GetOptions{})
 		return err == nil && lifecycle.Status.Phase == v1alpha1.LifecycleActive, err
 	}); err != nil {
@@ -71,7 +71,7 @@ func TestManager(t *testing.T) {
 		if err != nil {
 			t.Errorf("the manager ended with %v", err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(testserver.Patience):
 		t.Error("the manager did not end")
 	}
 }

@@ -81,7 +81,7 @@ func startWith(t *testing.T, server *testserver.Server, options initializer.Opti
 			if err != nil {
 				t.Errorf("%s ended with %v", name, err)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(testserver.Patience):
 			t.Errorf("%s did not end", name)
 		}
 	}
@@ -93,7 +93,7 @@ func startWith(t *testing.T, server *testserver.Server, options initializer.Opti
 func until(t *testing.T, server *testserver.Server, name, what string, holds func(*v1alpha1.NamespaceLifecycle) bool) *v1alpha1.NamespaceLifecycle {
 	t.Helper()
 	var lifecycle *v1alpha1.NamespaceLifecycle
-	err := wait.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, testserver.Patience, true, func(ctx context.Context) (bool, error) {
 		var err error
 		lifecycle, err = server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
 		return err == nil && holds(lifecycle), err
@@ -203,7 +203,7 @@ func TestTurnEnds(t *testing.T) {
 			end(t, server, stop)
 			select {
 			case <-ended:
-			case <-time.After(time.Minute):
+			case <-time.After(testserver.Patience):
 				t.Error("the call was not ended")
 			}
 			lifecycle := until(t, server, "ns", "it is still pending", func(r *v1alpha1.NamespaceLifecycle) bool { return r.Spec.Initializers != nil })

@@ -56,7 +56,7 @@ type Suite struct {
 	Left func(ctx context.Context, namespace *corev1.Namespace) error
 	// Create, if it is not nil, creates the namespaces, for an initializer that does not accept every namespace.
 	Create func(ctx context.Context, client kubernetes.Interface, name string) (*corev1.Namespace, error)
-	// Patience bounds each wait. Zero means a minute.
+	// Patience bounds each wait. Zero means five minutes.
 	Patience time.Duration
 	// Namespaces is the number of namespaces in tests that kill the initializer. Zero means 10.
 	Namespaces int
@@ -77,7 +77,7 @@ func Run(t *testing.T, s Suite) {
 	if s.Config == nil || s.Name == "" || s.Start == nil || s.Check == nil {
 		t.Fatal("Config, Name, Start and Check are required")
 	}
-	s.Patience, s.Namespaces = cmp.Or(s.Patience, time.Minute), cmp.Or(s.Namespaces, 10)
+	s.Patience, s.Namespaces = cmp.Or(s.Patience, 5*time.Minute), cmp.Or(s.Namespaces, 10)
 	if s.Create == nil {
 		s.Create = func(ctx context.Context, client kubernetes.Interface, name string) (*corev1.Namespace, error) {
 			return client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
