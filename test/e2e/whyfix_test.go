@@ -57,11 +57,18 @@ func waitFix(t *testing.T, c *framework.Cluster, namespace string, cause diagnos
 	return fix
 }
 
-// applyFix applies the remedy for a cause, again if the state changes meanwhile.
+// withFix calls a check with the remedy for a cause, again if the state changes meanwhile.
+func withFix(t *testing.T, c *framework.Cluster, namespace string, cause diagnosis.Cause, check func(fix diagnosis.Fix) error) {
+	t.Helper()
+	framework.Eventually(t, fmt.Sprintf("the remedy for %s of %s is checked", cause, namespace), func(context.Context) error {
+		return check(waitFix(t, c, namespace, cause))
+	})
+}
+
+// applyFix applies the remedy for a cause.
 func applyFix(t *testing.T, c *framework.Cluster, namespace string, cause diagnosis.Cause) {
 	t.Helper()
-	framework.Eventually(t, fmt.Sprintf("%s of %s is fixed", cause, namespace), func(context.Context) error {
-		fix := waitFix(t, c, namespace, cause)
+	withFix(t, c, namespace, cause, func(fix diagnosis.Fix) error {
 		out, errOut, code := c.Plugin(t, "why", namespace, "--fix", "--patience=1s", "--confirm="+fix.Digest)
 		if want := "namespace/" + namespace + ": applied: " + fix.Description + "\n"; code != 0 || out != want {
 			return fmt.Errorf("exit code %d: %s%s", code, out, errOut)
@@ -97,23 +104,36 @@ func TestWhyFix(t *testing.T) {
 		c.RefusedPlugin(t, says, "why", namespace, "--fix", "--patience=1s", "--confirm="+digest)
 		isHeld()
 	}
+	refuseFor := func(digest string) {
+		t.Helper()
+		withFix(t, c, namespace, diagnosis.NamespaceFinalizer, func(fix diagnosis.Fix) error {
+			says := "nothing was changed. The digests are now: " + fix.Digest + " (NamespaceFinalizer)"
+			return c.PluginRefuses(t, says, "why", namespace, "--fix", "--patience=1s", "--confirm="+digest)
+		})
+		isHeld()
+	}
 
 	create()
-	old := waitFix(t, c, namespace, diagnosis.NamespaceFinalizer)
-	text := c.MustPlugin(t, "why", namespace, "--fix", "--patience=1s")
-	for _, part := range []string{"nothing was changed", "PATCH /api/v1/namespaces/" + namespace, "Risk: what it has to clean up remains", "- dead: Deployment default/" + controller, "kubectl nsinit why " + namespace + " --fix --confirm=" + old.Digest} {
-		if !strings.Contains(text, part) {
-			t.Errorf("%q is missing in:\n%s", part, text)
+	var old diagnosis.Fix
+	withFix(t, c, namespace, diagnosis.NamespaceFinalizer, func(fix diagnosis.Fix) error {
+		old = fix
+		text, errOut, _ := c.Plugin(t, "why", namespace, "--fix", "--patience=1s")
+		for _, part := range []string{"nothing was changed", "PATCH /api/v1/namespaces/" + namespace, "Risk: what it has to clean up remains", "- dead: Deployment default/" + controller, "kubectl nsinit why " + namespace + " --fix --confirm=" + fix.Digest} {
+			if !strings.Contains(text, part) {
+				return fmt.Errorf("%q is missing in:\n%s%s", part, text, errOut)
+			}
 		}
-	}
+		out, errOut, _ := c.Plugin(t, "why", namespace, "--fix", "--patience=1s", "--confirm="+fix.Digest, "--dry-run=server")
+		if !strings.Contains(out, "applied (server dry run): remove the finalizer") {
+			return fmt.Errorf("it says %s%s", out, errOut)
+		}
+		return nil
+	})
+	isHeld()
 	if text, _, _ := c.Plugin(t, "why", namespace, "--patience=1s"); !strings.Contains(text, "This command can apply remedies for NamespaceFinalizer.") {
 		t.Errorf("it says:\n%s", text)
 	}
-	out := c.MustPlugin(t, "why", namespace, "--fix", "--patience=1s", "--confirm="+old.Digest, "--dry-run=server")
-	if !strings.Contains(out, "applied (server dry run): remove the finalizer") {
-		t.Errorf("it says %s", out)
-	}
-	refuse("0123456789abcdef", "nothing was changed. The digests are now: "+old.Digest+" (NamespaceFinalizer)")
+	refuseFor("0123456789abcdef")
 
 	// A namespace of the same name, with the same finalizer: neither the digest nor the request is for it.
 	if _, err := c.Kubectl("patch", "namespace", namespace, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil {
@@ -124,8 +144,7 @@ func TestWhyFix(t *testing.T) {
 		t.Fatal(err)
 	}
 	create()
-	fix := waitFix(t, c, namespace, diagnosis.NamespaceFinalizer)
-	refuse(old.Digest, "The digests are now: "+fix.Digest+" (NamespaceFinalizer)")
+	refuseFor(old.Digest)
 	request := old.Requests[0]
 	err := c.Core.CoreV1().RESTClient().Verb(request.Verb).AbsPath(request.Path).SetHeader("Content-Type", request.ContentType).Body([]byte(request.Body)).Do(t.Context()).Error()
 	if !apierrors.IsInvalid(err) {
@@ -140,6 +159,7 @@ func TestWhyFix(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	fix := waitFix(t, c, namespace, diagnosis.NamespaceFinalizer)
 	scale("1")
 	refuse(fix.Digest, "No remedy can be applied now")
 	scale("0")

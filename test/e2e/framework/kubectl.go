@@ -85,11 +85,20 @@ func (c *Cluster) MustPlugin(t *testing.T, args ...string) string {
 // RefusedPlugin runs kubectl nsinit, which must fail with a message and print nothing else.
 func (c *Cluster) RefusedPlugin(t *testing.T, says string, args ...string) {
 	t.Helper()
+	if err := c.PluginRefuses(t, says, args...); err != nil {
+		t.Error(err)
+	}
+}
+
+// PluginRefuses returns an error, unless the plugin refuses arguments with an error that says something.
+func (c *Cluster) PluginRefuses(t *testing.T, says string, args ...string) error {
+	t.Helper()
 	stdout, stderr, code := c.Plugin(t, args...)
 	_, message, refused := strings.Cut("\n"+stderr, "\nerror: ") // progress comes first
 	if code != 1 || !refused || !strings.Contains(message, says) || stdout != "" {
-		t.Errorf("kubectl nsinit %s: exit code %d, want it to say %q\n%s%s", strings.Join(args, " "), code, says, stdout, stderr)
+		return fmt.Errorf("kubectl nsinit %s: exit code %d, want it to say %q\n%s%s", strings.Join(args, " "), code, says, stdout, stderr)
 	}
+	return nil
 }
 
 // Why returns the diagnosis of a namespace by kubectl nsinit why, and checks that the exit code matches it.
