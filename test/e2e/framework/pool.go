@@ -33,7 +33,7 @@ const (
 	sharingAtOnce = 4
 	// testsIfBusy is the number of tests that run at the same time on a busy machine. One on which more than busyThreads threads for each
 	// CPU want to run is busy: requests take so long that tests wait in vain.
-	testsIfBusy, busyThreads = 2, 8
+	testsIfBusy, busyThreads = 2, 4
 	// startPause is the time between two starts of control planes, after which the machine shows whether it is busy.
 	startPause = 5 * time.Second
 )
