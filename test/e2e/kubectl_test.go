@@ -53,7 +53,7 @@ func TestKubectl(t *testing.T) {
 	says(must("get", "namespaceinitializerconfigurations"), "NAME", "PHASE", "INITIALIZERS", "SERVED", "PENDING", "0/2", "one.example.com,two.example.com")
 	says(must("describe", "nsic", name), "one.example.com", "Finalizers", "kubernetes")
 	says(must("explain", "namespacelifecycles.spec.initializers"),
-		"initializers tracks the initialization", "and that is final", "pending", "result")
+		"initializers tracks the initialization", "the field stays absent", "pending", "result")
 	says(must("explain", "nsic.initializers.failurePolicy"), "the namespace waits", "Ignore", "Fail")
 	says(must("api-resources", "--api-group=nsinit.dev"), "nsic", "nsl", "NamespaceLifecycle")
 	says(must("get", "nsinit"), name)
