@@ -14,7 +14,7 @@ import (
 )
 
 //go:embed policies early-writes/webhook.yaml deploy/base/in-force/apiservice.yaml
-//go:embed deploy/components/stamp-webhook/*.yaml deploy/components/strict-name-reuse/policy.yaml
+//go:embed deploy/components/stamp-webhook/*.yaml deploy/components/strict-name-reuse/policy.yaml deploy/components/objects/*.yaml
 var files embed.FS
 
 // Policies returns the manifests of the policies that every installation needs, which policies/kustomization.yaml lists, with the
@@ -50,6 +50,12 @@ func EarlyWrites() string { return read("early-writes/webhook.yaml") }
 
 // StrictNameReuse returns the policy of strict-name-reuse, and its binding.
 func StrictNameReuse() string { return read("deploy/components/strict-name-reuse/policy.yaml") }
+
+// ObjectsGuard returns the policies of the component objects, and their bindings.
+func ObjectsGuard() string { return read("deploy/components/objects/guard.yaml") }
+
+// ObjectsStamp returns the policies of pods and of Jobs that nsinit-controller-manager completes and creates.
+func ObjectsStamp() string { return read("deploy/components/objects/stamp.yaml") }
 
 // read returns an embedded file, which a test reads, too.
 func read(name string) string {

@@ -42,6 +42,7 @@ func conditions() []condition {
 		{overlay: "embedded", components: []string{"stamp-webhook"}, is: `semverCompare "<1.36-0" .Capabilities.KubeVersion.Version`},
 		{overlay: "embedded", components: []string{"service-monitor"}, is: ".Values.serviceMonitor"},
 		{overlay: "embedded", components: []string{"strict-name-reuse"}, is: ".Values.strictNameReuse"},
+		{overlay: "embedded", components: []string{"objects"}, is: ".Values.objects"},
 	}
 }
 
@@ -109,6 +110,9 @@ func generate(root string) (map[string]string, error) {
 {{- end }}
 {{- if and .Values.image.tag .Values.image.digest }}
 {{- fail (printf "image.tag is %s, and image.digest is %s: the digest selects the image; to use the tag, set image.digest to an empty text" .Values.image.tag .Values.image.digest) }}
+{{- end }}
+{{- if and .Values.objects (semverCompare "<1.36-0" .Capabilities.KubeVersion.Version) }}
+{{- fail (printf "objects is true, and the version of Kubernetes is %s: initializers for pods and Jobs need Kubernetes 1.36; set objects to false" .Capabilities.KubeVersion.Version) }}
 {{- end }}
 `}
 	for name := range names {

@@ -79,6 +79,7 @@ func TestChart(t *testing.T) {
 		"both":         {"image: {tag: dev}\nstorage: etcd\ncertManager: true", "v1.37.2", "ha-cert-manager", nil},
 		"older":        {"image: {tag: dev}", "v1.35.4", "embedded", []string{"stamp-webhook"}},
 		"monitored":    {"image: {tag: dev}\nstorage: etcd\nserviceMonitor: true", "v1.36.0", "ha", []string{"service-monitor"}},
+		"objects":      {"image: {tag: dev}\nobjects: true", "v1.37.2", "embedded", []string{"objects"}},
 		"everything":   {"image: {tag: dev}\nstorage: etcd\nserviceMonitor: true\ncertManager: true\nstrictNameReuse: true", "v1.34.0", "ha-cert-manager", []string{"stamp-webhook", "service-monitor", "strict-name-reuse"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,6 +124,9 @@ func TestValues(t *testing.T) {
 		if !strings.Contains(server, want) {
 			t.Errorf("there is no %s in\n%s", want, server)
 		}
+	}
+	if _, err := render(t, "v1.35.4", "nsinit-system", "objects: true"); err == nil || !strings.Contains(err.Error(), "need Kubernetes 1.36") {
+		t.Errorf("objects on an older Kubernetes: %v", err)
 	}
 	// A change of the addresses changes the pods, so they are replaced.
 	if rendered, err = render(t, "v1.37.2", "nsinit-system", "storage: etcd\netcd: {servers: 'https://a:2379,https://b:2379'}"); err != nil || !strings.Contains(rendered["nsinit/templates/deployment-nsinit-apiserver.yaml"], `value: "https://a:2379,https://b:2379"`) {

@@ -43,6 +43,7 @@ func sections() []section {
 		api             = `^sdk/apis/nsinit/v1alpha1/`
 		ofNamespaces    = api + `(names|types_namespacelifecycle)\.go$`
 		ofRegistrations = api + `types_namespaceinitializerconfiguration\.go$|^pkg/controller/configuration/`
+		ofObjects       = api + `types_initializerconfiguration\.go$|^pkg/controller/objects/`
 		ofPopulations   = api + `types_namespacepopulation\.go$|^pkg/population/`
 		conditions      = `^Condition[A-Z]`
 		reasons         = `^[rR]eason[A-Z]`
@@ -59,12 +60,15 @@ func sections() []section {
 		{"Reasons of these conditions", "", "reason", reasons, ofNamespaces},
 		{"Conditions of NamespaceInitializerConfigurations", "NamespaceInitializerConfigurations also have the conditions `Ready` and `Stalled`.", "condition", conditions, ofRegistrations},
 		{"Reasons of conditions of configurations", "", "reason", reasons, ofRegistrations},
+		{"Conditions of InitializerConfigurations", "InitializerConfigurations also have the condition `Ready`.", "condition", conditions, ofObjects},
+		{"Reasons of conditions of InitializerConfigurations", "", "reason", reasons, ofObjects},
 		{"Conditions of populations", "NamespacePopulations and PopulatedNamespaces also have the condition `Ready`.", "condition", conditions, ofPopulations},
 		{"Reasons of conditions of populations", "", "reason", reasons, ofPopulations},
 		{"Reasons of errors", "", "reason", reasons, `^pkg/admission/`},
 		{"Events of namespaces", "Programs that use the SDK record `InitializerError` and `FinalizerError`. When a namespace opens, the event has the reason of the condition `Ready`. " +
 			"Events also report the reasons `InitializationFailed`, `OpenedByHand`, `Frozen` and `Unfrozen`, and the condition `PlanDegraded`.", "reason", `^event[A-Z]`, `^pkg/controller/lifecycle/|^sdk/initializer/`},
 		{"Events of the gate", "nsinit-controller-manager records these events on the ValidatingAdmissionPolicy `nsinit-guard-create`.", "reason", `^event[A-Z]`, `^pkg/controller/gate/`},
+		{"Events of pods and Jobs", "nsinit-controller-manager records these events on pods and Jobs that wait for initializers.", "reason", `^event[A-Z]`, `^pkg/controller/objects/`},
 		{"Events of populations", "", "reason", `^event[A-Z]`, `^pkg/population/`},
 	} {
 		all = append(all, section{s[0], s[1], s[2], regexp.MustCompile(s[3]), regexp.MustCompile(s[4])})

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
@@ -28,6 +29,8 @@ type Dependencies struct {
 	// order. Callers must not change the result, which they share. On an error, no lifecycle may be created, because its plan
 	// could lack initializers.
 	Configurations func(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error)
+	// ObjectConfigurations returns the configurations of pods and Jobs in the storage.
+	ObjectConfigurations func(ctx context.Context) ([]nsinit.InitializerConfiguration, error)
 	// Namespace reads a namespace from kube-apiserver, without a cache.
 	Namespace func(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Namespace, error)
 	// Cached are the namespaces that a watch shows. Nil: every namespace is read live.

@@ -24,6 +24,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/expressions"
 	"github.com/nsinit/nsinit/pkg/plan"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
@@ -36,7 +37,8 @@ const NamespaceInitializersName = "NamespaceInitializers"
 // NamespaceInitializers sets the plan of new NamespaceLifecycles, and refuses a plan of the client. It checks configurations.
 type NamespaceInitializers struct {
 	dependent
-	merger *plan.Merger
+	merger    *plan.Merger
+	selection *expressions.Selection
 }
 
 var _ interface {
@@ -46,7 +48,8 @@ var _ interface {
 
 // NewNamespaceInitializers returns the plugin without its dependencies.
 func NewNamespaceInitializers() *NamespaceInitializers {
-	return &NamespaceInitializers{dependent{Handler: admission.NewHandler(admission.Create, admission.Update)}, plan.NewMerger()}
+	handler := admission.NewHandler(admission.Create, admission.Update, admission.Delete)
+	return &NamespaceInitializers{dependent{Handler: handler}, plan.NewMerger(), expressions.NewSelection()}
 }
 
 // Admit sets spec.plan and spec.initializers of a new lifecycle, and adds the participants to
@@ -134,11 +137,23 @@ func (p *NamespaceInitializers) namespace(ctx context.Context, attributes admiss
 // initializer that has no effect, as the condition NamesAccepted reports, or that no program serves, and for each predecessor
 // that does not exist. If the configurations cannot be read, it only checks the rights of the user.
 func (p *NamespaceInitializers) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
-	written, ok := attributes.GetObject().(*nsinit.NamespaceInitializerConfiguration)
-	if !ok || attributes.GetSubresource() != "" {
+	if attributes.GetSubresource() != "" {
 		return nil
 	}
-	if err := p.authorizeRegistration(ctx, attributes, written); err != nil || written.DeletionTimestamp != nil {
+	updated, isUpdate := attributes.GetObject().(*nsinit.InitializerConfiguration)
+	if former, ok := attributes.GetOldObject().(*nsinit.InitializerConfiguration); ok || isUpdate {
+		return p.validateObjects(ctx, attributes, updated, former)
+	}
+	written, ok := attributes.GetObject().(*nsinit.NamespaceInitializerConfiguration)
+	if !ok {
+		return nil
+	}
+	var former []v1alpha1.RegisteredInitializer
+	if old, ok := attributes.GetOldObject().(*nsinit.NamespaceInitializerConfiguration); ok {
+		former = old.Initializers
+	}
+	name := func(entry v1alpha1.RegisteredInitializer) string { return entry.Name }
+	if err := authorizeRegistration(ctx, p.Checker, attributes, name, written.Initializers, former); err != nil || written.DeletionTimestamp != nil {
 		return err
 	}
 	all, err := p.Configurations(ctx)
@@ -150,26 +165,59 @@ func (p *NamespaceInitializers) Validate(ctx context.Context, attributes admissi
 	if errs := append(plan.ValidateOrder(configuration, all), plan.ValidateSize(configuration, all)...); len(errs) > 0 {
 		return apierrors.NewInvalid(attributes.GetKind().GroupKind(), written.Name, errs)
 	}
-	for _, message := range slices.Concat(plan.Ineffective(configuration, all), plan.UnknownPredecessors(configuration, all), unserved(written)) {
+	for _, message := range slices.Concat(plan.Ineffective(configuration, all), plan.UnknownPredecessors(configuration, all), unserved(written, written.Initializers, "namespaces")) {
+		warning.AddWarning(ctx, "", message)
+	}
+	return nil
+}
+
+// validateObjects does the same for a configuration of pods and Jobs. It also authorizes a deletion, which removes all entries and so
+// releases the objects that wait.
+func (p *NamespaceInitializers) validateObjects(ctx context.Context, attributes admission.Attributes, written, old *nsinit.InitializerConfiguration) error {
+	var initializers, former []v1alpha1.Initializer
+	if written != nil {
+		initializers = written.Initializers
+	}
+	if old != nil {
+		former = old.Initializers
+	}
+	name := func(entry v1alpha1.Initializer) string { return entry.Name }
+	if err := authorizeRegistration(ctx, p.Checker, attributes, name, initializers, former); err != nil || written == nil || written.DeletionTimestamp != nil {
+		return err
+	}
+	all, err := p.ObjectConfigurations(ctx)
+	if err != nil {
+		return utilapierrors.NewUnavailable(fmt.Errorf("cannot compare InitializerConfiguration %q with the others: %w", written.Name, err))
+	}
+	var others []v1alpha1.Initializer
+	for _, other := range all {
+		if other.Name != written.Name {
+			others = append(others, other.Initializers...)
+		}
+	}
+	if errs := plan.ValidateObjects(initializers, former, others, p.selection.Cost); len(errs) > 0 {
+		return apierrors.NewInvalid(attributes.GetKind().GroupKind(), written.Name, errs)
+	}
+	var registered []v1alpha1.RegisteredInitializer
+	for _, entry := range written.Initializers {
+		registered = append(registered, v1alpha1.RegisteredInitializer{Name: entry.Name, FailurePolicy: entry.FailurePolicy, Activation: entry.Activation})
+	}
+	for _, message := range unserved(written, registered, "pods and Jobs") {
 		warning.AddWarning(ctx, "", message)
 	}
 	return nil
 }
 
 // authorizeRegistration refuses to add, change or remove an entry of an initializer that the user may not register.
-func (p *NamespaceInitializers) authorizeRegistration(ctx context.Context, attributes admission.Attributes, written *nsinit.NamespaceInitializerConfiguration) error {
-	var former []v1alpha1.RegisteredInitializer
-	if old, ok := attributes.GetOldObject().(*nsinit.NamespaceInitializerConfiguration); ok {
-		former = old.Initializers
-	}
-	for _, entry := range slices.Concat(written.Initializers, former) {
-		same := func(other v1alpha1.RegisteredInitializer) bool { return equality.Semantic.DeepEqual(entry, other) }
-		if slices.ContainsFunc(written.Initializers, same) && slices.ContainsFunc(former, same) {
+func authorizeRegistration[E any](ctx context.Context, checker *authorization.Checker, attributes admission.Attributes, name func(E) string, written, former []E) error {
+	for _, entry := range slices.Concat(written, former) {
+		same := func(other E) bool { return equality.Semantic.DeepEqual(entry, other) }
+		if slices.ContainsFunc(written, same) && slices.ContainsFunc(former, same) {
 			continue
 		}
-		if err := p.Checker.MayRegister(ctx, entry.Name); err != nil {
-			return authorization.Refusal(attributes.GetResource().GroupResource(), written.Name,
-				fmt.Errorf("initializers: cannot add, change or remove the entry of %q without the verb %q on all namespaces: %w", entry.Name, v1alpha1.VerbOpen, err))
+		if err := checker.MayRegister(ctx, name(entry)); err != nil {
+			return authorization.Refusal(attributes.GetResource().GroupResource(), attributes.GetName(),
+				fmt.Errorf("initializers: cannot add, change or remove the entry of %q without the verb %q on all namespaces: %w", name(entry), v1alpha1.VerbOpen, err))
 		}
 	}
 	return nil

@@ -129,6 +129,49 @@ func TestRegistration(t *testing.T) {
 	}
 }
 
+// TestDeletion: a deletion of a configuration of pods and Jobs releases objects, so it needs the same right as the removal of each entry.
+// Writes cannot exceed the bounds.
+func TestDeletion(t *testing.T) {
+	const own, other = "own.example.com", "other.example.com"
+	p := newPlugin(&source{})
+	p.Checker = authorization.New(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetVerb() == v1alpha1.VerbInitialize && a.GetName() == own {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionNoOpinion, "", nil
+	}))
+	of := func(name string, initializers ...string) *nsinit.InitializerConfiguration {
+		c := &nsinit.InitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for _, initializer := range initializers {
+			c.Initializers = append(c.Initializers, v1alpha1.Initializer{Name: initializer})
+		}
+		return c
+	}
+	p.ObjectConfigurations = func(context.Context) ([]nsinit.InitializerConfiguration, error) {
+		return []nsinit.InitializerConfiguration{*of("many", make([]string, 127)...), *of("c", own)}, nil
+	}
+	for name, test := range map[string]struct {
+		old, updated runtime.Object
+		operation    admission.Operation
+		allowed      func(error) bool
+	}{
+		"its own":          {of("c", own), nil, admission.Delete, func(err error) bool { return err == nil }},
+		"another beside":   {of("c", own, other), nil, admission.Delete, apierrors.IsForbidden},
+		"within the bound": {nil, of("c", own), admission.Create, func(err error) bool { return err == nil }},
+		"too many":         {nil, of("d", own), admission.Create, apierrors.IsInvalid},
+		"too many of one":  {of("c", own), of("c", own, own), admission.Update, apierrors.IsInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := &user.DefaultInfo{Name: "u"}
+			attributes := admission.NewAttributesRecord(test.updated, test.old, v1alpha1.SchemeGroupVersion.WithKind("InitializerConfiguration"), "", "",
+				v1alpha1.SchemeGroupVersion.WithResource("initializerconfigurations"), "", test.operation, nil, false, u)
+			if err := p.Validate(genericapirequest.WithUser(t.Context(), u), attributes, nil); !p.Handles(test.operation) || !test.allowed(err) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // failing registers an initializer whose condition fails.
 func failing() []v1alpha1.NamespaceInitializerConfiguration {
 	c := list("a.example.com")

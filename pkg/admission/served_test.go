@@ -48,7 +48,7 @@ func TestUnserved(t *testing.T) {
 		`initializers[6] "when-late.example.com" ` + late,
 		`initializers[7] "short.example.com" is not served yet: new namespaces wait for it until its deadline` + start,
 	}
-	if diff := cmp.Diff(want, unserved(c)); diff != "" {
+	if diff := cmp.Diff(want, unserved(c, c.Initializers, "namespaces")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -315,7 +315,7 @@ func TestAggregatedDiscovery(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"accessiblenamespaces", "admissionreviews", "initializers", "namespaceinitializerconfigurations", "namespaceinitializerconfigurations/finalize", "namespaceinitializerconfigurations/status",
+		"accessiblenamespaces", "admissionreviews", "initializerconfigurations", "initializerconfigurations/status", "initializers", "namespaceinitializerconfigurations", "namespaceinitializerconfigurations/finalize", "namespaceinitializerconfigurations/status",
 		"namespacelifecycles", "namespacelifecycles/finalize", "namespacelifecycles/initialize", "namespacelifecycles/status",
 		"namespacepopulations", "namespacepopulations/status", "populatednamespaces", "populatednamespaces/status",
 	}

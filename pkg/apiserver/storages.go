@@ -17,6 +17,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/accessiblenamespace"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/initializerconfiguration"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/population"
@@ -38,6 +39,7 @@ func (c CompletedConfig) storages() (map[string]rest.Storage, error) {
 	}
 	return storages, errors.Join(
 		add(generic.New(namespaceinitializerconfiguration.NewKind(checker, extra.Clock), extra.Scheme, getter)),
+		add(generic.New(initializerconfiguration.NewKind(checker, extra.Clock), extra.Scheme, getter)),
 		add(namespacelifecycle.New(extra.Scheme, getter, checker, namespacelifecycle.Options{
 			Clock:           extra.Clock,
 			ReadRepairAfter: extra.ReadRepairAfter,

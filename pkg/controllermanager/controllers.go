@@ -30,6 +30,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
 	"github.com/nsinit/nsinit/pkg/controller/gate"
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
+	"github.com/nsinit/nsinit/pkg/controller/objects"
 	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
@@ -44,7 +45,7 @@ const resync = 10 * time.Minute
 // controllers returns the constructors of the controllers of the leader. A constructor returns nil if its
 // controller is disabled. To add a controller, add its constructor here.
 func (s *shared) controllers() []func() (runnable, error) {
-	return []func() (runnable, error){s.lifecycles, s.configurations, s.terminations, s.certificates, s.gate}
+	return []func() (runnable, error){s.lifecycles, s.configurations, s.terminations, s.certificates, s.gate, s.objects}
 }
 
 // runnable runs until its context ends.
@@ -201,4 +202,10 @@ func (s *shared) gate() (runnable, error) {
 		return nil, err
 	}
 	return controller.Run, nil
+}
+
+// objects holds pods and Jobs while the component objects is installed.
+func (s *shared) objects() (runnable, error) {
+	return objects.New(objects.Dependencies{Core: s.core, Nsinit: s.nsinit, Metadata: s.metadata, Exemptions: s.exemptions, Events: s.events,
+		Clock: timing.SystemClock(), Namespace: installation.Namespace()}).Run, nil
 }

@@ -9,6 +9,7 @@ package expressions
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
@@ -105,19 +106,39 @@ func isBounded(function string) bool {
 	return false
 }
 
-// checkFunctions returns an error, with a caret for each position, for functions whose cost cannot be estimated.
+// checkFunctions returns an error for functions whose cost cannot be estimated.
 func checkFunctions(checked *cel.Ast) error {
-	native := checked.NativeRep()
-	problems := common.NewErrors(checked.Source())
-	ast.PostOrderVisit(native.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		at := native.SourceInfo().GetStartLocation(e.ID())
+	return refuse(checked, func(e ast.Expr) string {
 		switch e.Kind() {
 		case ast.CallKind:
 			if name := e.AsCall().FunctionName(); !isBounded(name) {
-				problems.ReportErrorAtID(e.ID(), at, "%s is not available here because its cost cannot be bounded", name)
+				return name + " is not available here because its cost cannot be bounded"
 			}
 		case ast.StructKind:
-			problems.ReportErrorAtID(e.ID(), at, "objects are not available here: use a map")
+			return "objects are not available here: use a map"
+		}
+		return ""
+	})
+}
+
+// checkNames returns an error for names that begin with a dot. kube-apiserver evaluates conditions for pods and Jobs in loops, and such
+// a name is not that of the variable of a loop. A checked expression does not have the dot any more.
+func checkNames(parsed *cel.Ast) error {
+	return refuse(parsed, func(e ast.Expr) string {
+		if e.Kind() == ast.IdentKind && strings.HasPrefix(e.AsIdent(), ".") {
+			return e.AsIdent() + " begins with a dot: remove the dot"
+		}
+		return ""
+	})
+}
+
+// refuse returns an error, with a caret for each position, for the parts of an expression that have a problem.
+func refuse(tree *cel.Ast, problem func(e ast.Expr) string) error {
+	native := tree.NativeRep()
+	problems := common.NewErrors(tree.Source())
+	ast.PostOrderVisit(native.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if text := problem(e); text != "" {
+			problems.ReportErrorAtID(e.ID(), native.SourceInfo().GetStartLocation(e.ID()), "%s", text)
 		}
 	}))
 	if len(problems.GetErrors()) == 0 {

@@ -35,6 +35,13 @@ const (
 type Selection struct {
 	environment func() (*Environment, error)
 	cache       *lru.Cache // compiled, by expression
+	costs       *lru.Cache // costed, by expression
+}
+
+// costed is the estimated cost of a condition, or why it is refused.
+type costed struct {
+	cost uint64
+	err  error
 }
 
 // compiled is a condition, or why it cannot be compiled.
@@ -45,7 +52,7 @@ type compiled struct {
 
 // NewSelection returns a Selection that has compiled nothing.
 func NewSelection() *Selection {
-	return &Selection{environment: sync.OnceValues(newSelectionEnvironment), cache: lru.New(cachedConditions)}
+	return &Selection{environment: sync.OnceValues(newSelectionEnvironment), cache: lru.New(cachedConditions), costs: lru.New(cachedConditions)}
 }
 
 // newSelectionEnvironment returns an environment in which the fields of the namespace have types, so that a misspelled
@@ -85,32 +92,53 @@ func refused(name string) cel.Macro {
 // Check returns why an expression cannot be a condition, or nil. Errors in the expression have a line with a caret below
 // the position.
 func (s *Selection) Check(expression string) error {
+	_, err := s.Cost(expression)
+	return err
+}
+
+// Cost returns the estimated cost of a condition, in CEL's units, or the error of Check.
+func (s *Selection) Cost(expression string) (uint64, error) {
+	if cached, found := s.costs.Get(expression); found {
+		result := cached.(costed)
+		return result.cost, result.err
+	}
+	cost, err := s.estimate(expression)
+	s.costs.Add(expression, costed{cost, err})
+	return cost, err
+}
+
+func (s *Selection) estimate(expression string) (uint64, error) {
 	environment, err := s.environment()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if len(expression) > MaxConditionLength {
-		return fmt.Errorf("it has %d bytes and may have %d: split it into several conditions", len(expression), MaxConditionLength)
+		return 0, fmt.Errorf("it has %d bytes and may have %d: split it into several conditions", len(expression), MaxConditionLength)
 	}
 	_, checked, err := environment.condition(expression, cel.BoolType)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := checkFunctions(checked); err != nil {
-		return err
+		return 0, err
+	}
+	if parsed, issues := environment.cel.Parse(expression); issues.Err() == nil {
+		if err := checkNames(parsed); err != nil {
+			return 0, err
+		}
 	}
 	estimate, err := environment.cel.EstimateCost(checked, sizes{})
 	if err != nil {
-		return fmt.Errorf("cannot estimate the cost: %w", err)
+		return 0, fmt.Errorf("cannot estimate the cost: %w", err)
 	}
 	switch {
 	case estimate.Max > unbounded:
-		return fmt.Errorf("its cost cannot be bounded, and may be %d: use values of a known size, such as creator and the items of creatorGroups", MaxConditionCost)
+		return 0, fmt.Errorf("its cost cannot be bounded, and may be %d: use values of a known size, such as creator and the items of creatorGroups", MaxConditionCost)
 	case estimate.Max > MaxConditionCost:
-		return fmt.Errorf("its estimated cost is %d, and may be %d: do not nest loops over labels, annotations and creatorGroups, and use == or startsWith instead of contains and matches",
+		return 0, fmt.Errorf("its estimated cost is %d, and may be %d: do not nest loops over labels, annotations and creatorGroups, and use == or startsWith instead of contains and matches",
 			estimate.Max, MaxConditionCost)
 	}
-	return nil
+	return estimate.Max, nil
 }
 
 // SelectionVariables returns the values of the variables of conditions for one namespace. If there are too many labels,

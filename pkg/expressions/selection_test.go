@@ -60,10 +60,11 @@ func TestAcceptedConditions(t *testing.T) {
 func TestRefusedConditions(t *testing.T) {
 	s := NewSelection()
 	for expression, want := range map[string]string{
-		`creatorGroup.exists(g, g == "team-a")`:                   "ERROR: <input>:1:1: undeclared reference to 'creatorGroup' (in container '')\n | creatorGroup.exists(g, g == \"team-a\")\n | ^",
-		`namespaceObject.metadata.nam == "a"`:                     "ERROR: <input>:1:25: undefined field 'nam'\n | namespaceObject.metadata.nam == \"a\"\n | ........................^",
-		`creator ==`:                                              "<input>:1:11: Syntax error",
-		`creator`:                                                 "it yields a value of type string: it must yield true or false",
+		`creatorGroup.exists(g, g == "team-a")`: "ERROR: <input>:1:1: undeclared reference to 'creatorGroup' (in container '')\n | creatorGroup.exists(g, g == \"team-a\")\n | ^",
+		`namespaceObject.metadata.nam == "a"`:   "ERROR: <input>:1:25: undefined field 'nam'\n | namespaceObject.metadata.nam == \"a\"\n | ........................^",
+		`creator ==`:                            "<input>:1:11: Syntax error",
+		`creator`:                               "it yields a value of type string: it must yield true or false",
+		`.creator == "a" && has(.namespaceObject.metadata.uid)`: "<input>:1:2: .creator begins with a dot: remove the dot\n | .creator",
 		`creator == 1`:                                            "found no matching overload for '_==_' applied to '(string, int)'",
 		`dyn(creator) == "a"`:                                     "<input>:1:4: dyn is not available here because its cost cannot be bounded",
 		`"%s".format([creator])==""`:                              "<input>:1:12: format is not available here because its cost cannot be bounded\n | \"%s\".format([creator])==\"\"\n | ...........^",

@@ -193,6 +193,14 @@ func (l *ExemptionList) exemptPrefix(name, generateName string) *Exemption {
 	})
 }
 
+// Values returns the entries of a key.
+func (l *ExemptionList) Values(key string) (values []string) {
+	for _, entry := range l.entries[key] {
+		values = append(values, entry.Value)
+	}
+	return values
+}
+
 // Len returns the number of entries of all keys.
 func (l *ExemptionList) Len() int {
 	count := 0

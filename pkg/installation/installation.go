@@ -35,6 +35,10 @@ const (
 	Stamp = "nsinit-stamp"
 	// OpenedBy is the name of the policy or the webhook that records who opens a namespace by hand.
 	OpenedBy = "nsinit-stamp-opened-by"
+	// ObjectsGuard is the name of the policy that guards pods and Jobs that wait for initializers. The component objects has it.
+	ObjectsGuard = "nsinit-objects-guard"
+	// ObjectsRelease is the name of the policy of the same component that starts Jobs.
+	ObjectsRelease = "nsinit-objects-release"
 	// PartOf selects the workloads of nsinit by their label.
 	PartOf = "app.kubernetes.io/part-of=nsinit"
 	// ServingSecret is the Secret with the serving certificate of nsinit's programs.

@@ -53,10 +53,13 @@ func Progress(ctx context.Context, message string) error {
 
 // IdempotencyKey returns a key that is the same for each call of the function for the same namespace:
 // "UID of the namespace/name of the initializer/initialize" or ".../finalize". It is different for another namespace of
-// the same name, and "" for a context that does not come from a call.
+// the same name, and "" for a context that does not come from a call. In a call of InitializeObject, the UID is that of the object.
 func IdempotencyKey(ctx context.Context) string {
 	c := callOf(ctx)
 	if c == nil {
+		if object, ok := ctx.Value(objectKey{}).(*objectCall); ok {
+			return object.key
+		}
 		return ""
 	}
 	return fmt.Sprintf("%s/%s/%s", c.namespace.UID, c.runner.options.Name, c.operation)
@@ -71,6 +74,9 @@ func NeverInitialized(ctx context.Context) bool {
 
 // IsDryRun reports that the call must change nothing.
 func IsDryRun(ctx context.Context) bool {
+	if object, ok := ctx.Value(objectKey{}).(*objectCall); ok {
+		return object.runner.options.DryRun
+	}
 	c := callOf(ctx)
 	return c != nil && c.runner.options.DryRun
 }

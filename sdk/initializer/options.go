@@ -37,8 +37,11 @@ const DefaultWorkers = 4
 type Options struct {
 	// Name is the name under which the initializer is registered. Required.
 	Name string
-	// Initialize populates a namespace. Required.
+	// Initialize populates a namespace. Required, unless InitializeObject is set.
 	Initialize Func
+	// InitializeObject acts on a pod or Job before it runs. An InitializerConfiguration registers the initializer for
+	// these; Registration does not. Nil: the initializer does not act on pods and Jobs.
+	InitializeObject ObjectFunc
 	// Finalize cleans up after a namespace that is being deleted. It is called after every call of Initialize for the
 	// namespace has ended, also if there was none (see NeverInitialized). If a client removed the namespace from storage
 	// by force, only the name, the UID and the deletion time of the namespace are set. Nil: the initializer does not
@@ -92,8 +95,11 @@ func (o *Options) complete() error {
 	if problems := helper.ValidateInitializerName(o.Name); len(problems) > 0 {
 		wrong("Name %q: %s", o.Name, strings.Join(problems, "; "))
 	}
-	if o.Initialize == nil {
+	if o.Initialize == nil && o.InitializeObject == nil {
 		wrong("Initialize is missing: give the function that populates a namespace")
+	}
+	if o.Initialize == nil && (o.Finalize != nil || o.Registration != nil) {
+		wrong("Finalize and Registration are for namespaces: give Initialize, too")
 	}
 	if o.Core == nil {
 		wrong("Core is missing: give a client of the cluster")

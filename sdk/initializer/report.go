@@ -53,23 +53,39 @@ func (r *Runner) reportServed(ctx context.Context) {
 func (r *Runner) reportOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timing.ReportInterval/2)
 	defer cancel()
-	client := r.options.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
-	list, err := client.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return r.withRemedy(fmt.Errorf("cannot list the configurations: %w", err))
-	}
 	patch, err := reportPatch(r.options.Name, r.options.Clock.Now())
 	if err != nil {
 		return err
 	}
+	client := r.options.Nsinit.NsinitV1alpha1()
 	var errs []error
-	for _, configuration := range list.Items {
-		if !slices.ContainsFunc(configuration.Initializers, func(i v1alpha1.RegisteredInitializer) bool { return i.Name == r.options.Name }) {
-			continue
-		}
-		_, err := client.Patch(ctx, configuration.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	ended := func(configuration string, err error) {
 		if utilapierrors.IgnoreAbsent(err) != nil {
-			errs = append(errs, r.withRemedy(fmt.Errorf("cannot patch the status of configuration %q: %w", configuration.Name, err)))
+			errs = append(errs, r.withRemedy(fmt.Errorf("cannot patch the status of configuration %q: %w", configuration, err)))
+		}
+	}
+	if r.options.Initialize != nil {
+		list, err := client.NamespaceInitializerConfigurations().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return r.withRemedy(fmt.Errorf("cannot list the configurations: %w", err))
+		}
+		for _, configuration := range list.Items {
+			if slices.ContainsFunc(configuration.Initializers, func(i v1alpha1.RegisteredInitializer) bool { return i.Name == r.options.Name }) {
+				_, err := client.NamespaceInitializerConfigurations().Patch(ctx, configuration.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+				ended(configuration.Name, err)
+			}
+		}
+	}
+	if r.options.InitializeObject != nil {
+		list, err := client.InitializerConfigurations().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return errors.Join(append(errs, r.withRemedy(fmt.Errorf("cannot list the InitializerConfigurations: %w", err)))...)
+		}
+		for _, configuration := range list.Items {
+			if slices.ContainsFunc(configuration.Initializers, func(i v1alpha1.Initializer) bool { return i.Name == r.options.Name }) {
+				_, err := client.InitializerConfigurations().Patch(ctx, configuration.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+				ended(configuration.Name, err)
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -58,6 +58,8 @@ type Runner struct {
 	queue    workers.Queue
 	// watches are the informers of NamespaceLifecycles that may need the operation.
 	watches map[operation]informers.NamespaceLifecycleIndexInformer
+	// objects are the turns for pods and Jobs. It is nil without InitializeObject.
+	objects *objectTurns
 	// waiting says that another replica acts.
 	waiting atomic.Bool
 	// registered says that the configuration has the initializer.
@@ -99,11 +101,18 @@ func New(options Options) (*Runner, error) {
 		return nil, fmt.Errorf("cannot register the metrics: %w", err)
 	}
 	// The server only sends lifecycles in which the initializer has its turn. DELETED means that the turn is over.
-	if err := r.watch(initialize, fields.OneTermEqualSelector("status.currentInitializer", options.Name)); err != nil {
-		return nil, err
+	if options.Initialize != nil {
+		if err := r.watch(initialize, fields.OneTermEqualSelector("status.currentInitializer", options.Name)); err != nil {
+			return nil, err
+		}
 	}
 	if options.Finalize != nil {
 		if err := r.watch(finalize, fields.OneTermEqualSelector("status.phase", string(v1alpha1.LifecycleTerminating))); err != nil {
+			return nil, err
+		}
+	}
+	if options.InitializeObject != nil {
+		if err := r.watchObjects(); err != nil {
 			return nil, err
 		}
 	}
@@ -177,6 +186,9 @@ func (r *Runner) act(ctx context.Context) error {
 	for _, informer := range r.watches {
 		group.Go(func() error { informer.RunWithContext(ctx); return nil })
 	}
+	if r.objects != nil {
+		group.Go(func() error { r.objects.run(ctx); return nil })
+	}
 	if cache.WaitForCacheSync(ctx.Done(), r.listed) {
 		if r.options.Alongside != nil {
 			group.Go(func() error {
@@ -207,7 +219,7 @@ func (r *Runner) listed() bool {
 			return false
 		}
 	}
-	return true
+	return r.objects == nil || r.objects.listed()
 }
 
 // Retry immediately calls the functions for every namespace whose last call failed. It is for initializers that observe

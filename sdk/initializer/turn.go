@@ -163,17 +163,20 @@ func (r *Runner) may(o operation, lifecycle *v1alpha1.NamespaceLifecycle) bool {
 
 // call calls the author's function. A panic is an error.
 func (r *Runner) call(ctx context.Context, c *call) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			klog.FromContext(ctx).Error(nil, "The initializer panicked", "panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("the initializer panicked: %v", p)
-		}
-	}()
+	defer recovered(ctx, &err)
 	function := r.options.Initialize
 	if c.operation == finalize {
 		function = r.options.Finalize
 	}
 	return function(context.WithValue(ctx, callKey{}, c), c.namespace.DeepCopy())
+}
+
+// recovered turns a panic into an error.
+func recovered(ctx context.Context, err *error) {
+	if p := recover(); p != nil {
+		klog.FromContext(ctx).Error(nil, "The initializer panicked", "panic", p, "stack", string(debug.Stack()))
+		*err = fmt.Errorf("the initializer panicked: %v", p)
+	}
 }
 
 // remove removes this initializer from the lifecycle. A patch of the pending initializers needs no resourceVersion, so

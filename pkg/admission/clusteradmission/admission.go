@@ -48,6 +48,7 @@ func Order() []string {
 func Resources() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
 		v1alpha1.SchemeGroupVersion.WithResource("namespaceinitializerconfigurations"),
+		v1alpha1.SchemeGroupVersion.WithResource("initializerconfigurations"),
 		v1alpha1.SchemeGroupVersion.WithResource("namespacepopulations"),
 	}
 }

@@ -52,8 +52,3 @@ func (l *NamespaceLifecycle) Planned(name string) *v1alpha1.PlannedInitializer {
 func (l *NamespaceLifecycle) Entry(name string) *v1alpha1.InitializerStatus {
 	return helper.Entry(l.versioned(), name)
 }
-
-// RegistrationStatus returns the status of an initializer of a configuration, or nil.
-func (c *NamespaceInitializerConfiguration) RegistrationStatus(name string) *v1alpha1.RegisteredInitializerStatus {
-	return helper.RegistrationStatus(&v1alpha1.NamespaceInitializerConfiguration{Status: c.Status}, name)
-}

@@ -34,6 +34,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&AccessibleNamespace{},
 		&AccessibleNamespaceList{},
+		&InitializerConfiguration{},
+		&InitializerConfigurationList{},
 		&NamespaceInitializerConfiguration{},
 		&NamespaceInitializerConfigurationList{},
 		&NamespaceLifecycle{},

@@ -34,6 +34,25 @@ type NamespaceInitializerConfigurationList struct {
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
+// InitializerConfiguration registers initializers for pods and Jobs.
+type InitializerConfiguration struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+	Initializers []v1alpha1.Initializer
+	Status       v1alpha1.InitializerConfigurationStatus
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// InitializerConfigurationList is a list of InitializerConfigurations.
+type InitializerConfigurationList struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+	Items []InitializerConfiguration
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
 // NamespaceLifecycle describes the core Namespace of the same name.
 type NamespaceLifecycle struct {
 	metav1.TypeMeta
@@ -112,6 +131,40 @@ type AccessibleNamespaceList struct {
 type Terminable interface {
 	// SpecFinalizers returns the participants that have not acted.
 	SpecFinalizers() *[]v1alpha1.FinalizerName
+}
+
+// Reported is an object that registers initializers, and whose status shows which of them are served.
+type Reported interface {
+	// InitializerNames returns the names of the initializers, in their order.
+	InitializerNames() []string
+	// Reports returns the entries of status.initializers.
+	Reports() *[]v1alpha1.RegisteredInitializerStatus
+}
+
+// InitializerNames implements Reported.
+func (c *NamespaceInitializerConfiguration) InitializerNames() (names []string) {
+	for i := range c.Initializers {
+		names = append(names, c.Initializers[i].Name)
+	}
+	return names
+}
+
+// InitializerNames implements Reported.
+func (c *InitializerConfiguration) InitializerNames() (names []string) {
+	for i := range c.Initializers {
+		names = append(names, c.Initializers[i].Name)
+	}
+	return names
+}
+
+// Reports implements Reported.
+func (c *NamespaceInitializerConfiguration) Reports() *[]v1alpha1.RegisteredInitializerStatus {
+	return &c.Status.Initializers
+}
+
+// Reports implements Reported.
+func (c *InitializerConfiguration) Reports() *[]v1alpha1.RegisteredInitializerStatus {
+	return &c.Status.Initializers
 }
 
 // SpecFinalizers implements Terminable.

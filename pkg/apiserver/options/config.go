@@ -111,10 +111,15 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.Extra
 	if err != nil {
 		return nil, nil, err
 	}
+	objects, closeObjects, err := admission.NewObjectsList(c.RESTOptionsGetter)
+	if err != nil {
+		return nil, nil, err
+	}
 	go func() {
 		<-c.DrainedNotify()
 		closeStore()
 		closeList()
+		closeObjects()
 	}()
 	identity := storage.NewIdentity(store, core.CoreV1(), namespace, name, timing.SystemClock())
 	reader, err := admission.NewReader(list, identity.Verify, timing.SystemClock(), o.Register)
@@ -140,11 +145,12 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.Extra
 	}
 	checker := authorization.New(c.Authorization.Authorizer)
 	dependencies := admission.Dependencies{
-		Checker:        checker,
-		Configurations: reader.Configurations,
-		Namespace:      core.CoreV1().Namespaces().Get,
-		Cached:         namespaces,
-		Space:          space.Problem,
+		Checker:              checker,
+		Configurations:       reader.Configurations,
+		ObjectConfigurations: objects,
+		Namespace:            core.CoreV1().Namespaces().Get,
+		Cached:               namespaces,
+		Space:                space.Problem,
 	}
 	return &apiserver.ExtraConfig{
 		Scheme:          o.scheme,

@@ -25,7 +25,7 @@ func TestCompatibility(t *testing.T) {
 	scheme := runtime.NewScheme()
 	install(scheme)
 	options := roundtrip.NewCompatibilityTestOptions(scheme)
-	for _, kind := range []string{"NamespaceInitializerConfiguration", "NamespaceLifecycle", "NamespacePopulation", "PopulatedNamespace"} {
+	for _, kind := range []string{"InitializerConfiguration", "NamespaceInitializerConfiguration", "NamespaceLifecycle", "NamespacePopulation", "PopulatedNamespace"} {
 		options.Kinds = append(options.Kinds, schema.GroupVersionKind{Group: v1alpha1.GroupName, Version: "v1alpha1", Kind: kind})
 	}
 	options.Complete(t).Run(t)

@@ -84,7 +84,7 @@ func inspect(ctx context.Context, clients *cmdutil.Clients) []Result {
 		return i.results
 	}
 	for _, check := range []func(context.Context){
-		i.programs, i.installation, i.storageSpace, i.objects, i.served, i.configMaps, i.delivered, i.inForce, i.nameReuse, i.stamp, i.servingCertificate,
+		i.programs, i.installation, i.storageSpace, i.objects, i.served, i.configMaps, i.delivered, i.inForce, i.nameReuse, i.heldObjects, i.stamp, i.servingCertificate,
 	} {
 		check(ctx)
 	}

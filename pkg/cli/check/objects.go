@@ -40,7 +40,7 @@ const (
 // the watches of controllers and initializers.
 func (i *inspection) objects(ctx context.Context) {
 	const check = "Objects"
-	resources := []string{"accessiblenamespaces", "namespaceinitializerconfigurations", "namespacelifecycles", "namespacepopulations", "populatednamespaces"}
+	resources := []string{"accessiblenamespaces", "initializerconfigurations", "namespaceinitializerconfigurations", "namespacelifecycles", "namespacepopulations", "populatednamespaces"}
 	sound := true
 	for _, resource := range resources {
 		err := i.REST.Get().Resource(resource).Param("limit", onePage).SetHeader("Accept", metadataOnly).MaxRetries(0).Do(ctx).Error()

@@ -57,6 +57,7 @@ type Options struct {
 	View           bool
 	Finalizer      bool
 	Configuration  string
+	Objects        bool
 
 	ConfineTo []string
 
@@ -83,7 +84,12 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	command.Flags().BoolVar(&o.Finalizer, "finalizer", o.Finalizer, "The initializer is also a participant: it cleans up after deleted namespaces.")
 	command.Flags().StringVar(&o.Configuration, "configuration", o.Configuration, "Name of the NamespaceInitializerConfiguration in which the initializer registers itself.")
 	command.Flags().StringSliceVar(&o.ConfineTo, "confine-to", o.ConfineTo, "Also print a policy that confines the initializer: it may write only these namespaced resources (RESOURCE[.GROUP],...), and only in initializing or terminating namespaces. With an empty list, the initializer may write no such resource. The policy does not limit the service account tokens that the initializer creates: these tokens work after the namespace opens.")
+	command.Flags().BoolVar(&o.Objects, "objects", o.Objects, "The initializer acts on pods and Jobs, not on namespaces.")
 	command.MarkFlagsMutuallyExclusive("view", "finalizer")
+	command.MarkFlagsMutuallyExclusive("view", "objects")
+	command.MarkFlagsMutuallyExclusive("objects", "finalizer")
+	command.MarkFlagsMutuallyExclusive("objects", "configuration")
+	command.MarkFlagsMutuallyExclusive("objects", "confine-to")
 	command.MarkFlagsMutuallyExclusive("view", "confine-to")
 	command.MarkFlagsMutuallyExclusive("view", "configuration")
 	return command
@@ -160,7 +166,10 @@ func (o *Options) objects() []runtime.Object {
 			rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{configurations}, Verbs: []string{"create"}},
 			rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{configurations}, ResourceNames: []string{o.Configuration}, Verbs: []string{"get", "update"}})
 	}
-	name := objectName(o.initializer)
+	name, role := objectName(o.initializer), "nsinit:initializer"
+	if o.Objects { // an initializer can act on namespaces, too
+		name, role = name+"-objects", "nsinit:object-initializer"
+	}
 	var objects []runtime.Object
 	if o.ConfineTo != nil { // an empty list, too
 		objects = o.confinement() // first, so that it is in force before the permissions
@@ -168,7 +177,7 @@ func (o *Options) objects() []runtime.Object {
 	return append(objects,
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules},
 		bind(name, name, o.subject),
-		bind(name+"-initializer", "nsinit:initializer", o.subject))
+		bind(name+"-initializer", role, o.subject))
 }
 
 // longestName leaves room for the prefix of the policy, whose name is a domain name.

@@ -85,6 +85,8 @@ subjects:
 			Out: "clusterrolebinding.rbac.authorization.k8s.io/nsinit:view:hooks:hook\n"},
 		"names": {Args: []string{"a.example.com", "--user=jane", "-o", "name"}, Out: "clusterrole.rbac.authorization.k8s.io/a.example.com\n" +
 			"clusterrolebinding.rbac.authorization.k8s.io/a.example.com\nclusterrolebinding.rbac.authorization.k8s.io/a.example.com-initializer\n"},
+		"an initializer of pods and Jobs": {Args: []string{"a.example.com", "--user=jane", "--objects", "--output=jsonpath={.metadata.name} {.roleRef.name}{.rules[*].resourceNames}{'\\n'}"},
+			Out: "a.example.com-objects [\"a.example.com\"]\na.example.com-objects a.example.com-objects\na.example.com-objects-initializer nsinit:object-initializer\n"},
 		"an initializer with a slash": {Args: []string{"openshift.com/My_.Origin", "--user=jane", "--confine-to=configmaps", "--output=jsonpath={.metadata.name} {.roleRef.name}{.rules[*].resourceNames}{.spec.policyName}{'\\n'}"},
 			Out: `nsinit-confine-openshift.com-my--origin-069f5cff ` + `
 nsinit-confine-openshift.com-my--origin-069f5cff nsinit-confine-openshift.com-my--origin-069f5cff

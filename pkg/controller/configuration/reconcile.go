@@ -58,7 +58,11 @@ func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all [
 	now time.Time) (*v1alpha1.NamespaceInitializerConfiguration, time.Duration) {
 	updated := configuration.DeepCopy()
 	updated.Status.PendingNamespaces = int32(pending) //nolint:gosec // a count of namespaces
-	overdue := setServed(updated, now)
+	var names []string
+	for _, initializer := range updated.Initializers {
+		names = append(names, initializer.Name)
+	}
+	overdue := SetServed(names, &updated.Status.Initializers, updated.Generation, now)
 	if configuration.DeletionTimestamp == nil {
 		condition := namesAccepted(configuration, all)
 		condition.LastTransitionTime = metav1.NewTime(now)

@@ -8,6 +8,7 @@ package configuration
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/sdk/util/timing"
 )
 
@@ -41,17 +41,17 @@ func reportedNames(configuration *v1alpha1.NamespaceInitializerConfiguration) []
 	return names
 }
 
-// setServed sets the condition Served of each initializer that never reported, or whose last report is
-// too old. The server sets the condition with a report. It returns the time until the next report is too
+// SetServed sets the condition Served of each initializer that never reported, or whose last report is
+// too old, in entries of status.initializers. The server sets the condition with a report. It returns the time until the next report is too
 // old, or 0 if there is none.
-func setServed(configuration *v1alpha1.NamespaceInitializerConfiguration, now time.Time) (next time.Duration) {
-	for _, initializer := range configuration.Initializers {
-		entry := helper.RegistrationStatus(configuration, initializer.Name)
-		if entry == nil {
-			configuration.Status.Initializers = append(configuration.Status.Initializers, v1alpha1.RegisteredInitializerStatus{Name: initializer.Name})
-			entry = helper.RegistrationStatus(configuration, initializer.Name)
+func SetServed(names []string, entries *[]v1alpha1.RegisteredInitializerStatus, generation int64, now time.Time) (next time.Duration) {
+	for _, name := range names {
+		i := slices.IndexFunc(*entries, func(entry v1alpha1.RegisteredInitializerStatus) bool { return entry.Name == name })
+		if i < 0 {
+			i, *entries = len(*entries), append(*entries, v1alpha1.RegisteredInitializerStatus{Name: name})
 		}
-		condition := metav1.Condition{Type: v1alpha1.ConditionServed, LastTransitionTime: metav1.NewTime(now), ObservedGeneration: configuration.Generation}
+		entry := &(*entries)[i]
+		condition := metav1.Condition{Type: v1alpha1.ConditionServed, LastTransitionTime: metav1.NewTime(now), ObservedGeneration: generation}
 		if entry.ReportTime == nil {
 			condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNeverReported
 			condition.Message = "no program has reported that it serves the initializer"

@@ -171,3 +171,12 @@ func TestReportsCostNothing(t *testing.T) {
 	}
 	eventually("that it is ready again, before the next report is due", ready(reasonInForce))
 }
+
+// setServed sets the condition Served of the initializers of a configuration.
+func setServed(c *v1alpha1.NamespaceInitializerConfiguration, now time.Time) time.Duration {
+	var names []string
+	for _, initializer := range c.Initializers {
+		names = append(names, initializer.Name)
+	}
+	return SetServed(names, &c.Status.Initializers, c.Generation, now)
+}

@@ -89,6 +89,9 @@ func (l *List) notify() {
 	}
 }
 
+// Current returns the list, or nil while the ConfigMap has not been read or does not exist.
+func (l *List) Current() *installation.ExemptionList { return l.current.Load() }
+
 // Has says whether a namespace is exempt by its name. It is not known while the ConfigMap has not been read or does not exist.
 func (l *List) Has(name, generateName string) (exempt, known bool) {
 	list := l.current.Load()

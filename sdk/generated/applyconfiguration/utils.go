@@ -24,6 +24,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 	// Group=nsinit.dev, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithKind("ConfigurationReference"):
 		return &nsinitv1alpha1.ConfigurationReferenceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Initializer"):
+		return &nsinitv1alpha1.InitializerApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("InitializerConfiguration"):
+		return &nsinitv1alpha1.InitializerConfigurationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("InitializerConfigurationStatus"):
+		return &nsinitv1alpha1.InitializerConfigurationStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("InitializerOrdering"):
 		return &nsinitv1alpha1.InitializerOrderingApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("InitializerStatus"):
@@ -76,6 +82,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &nsinitv1alpha1.RegisteredInitializerApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RegisteredInitializerStatus"):
 		return &nsinitv1alpha1.RegisteredInitializerStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Rule"):
+		return &nsinitv1alpha1.RuleApplyConfiguration{}
 
 	}
 	return nil

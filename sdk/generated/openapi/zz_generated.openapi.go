@@ -27,6 +27,10 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.AccessibleNamespaceList{}.OpenAPIModelName():                 schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespaceList(ref),
 		v1alpha1.AccessibleNamespaceStatus{}.OpenAPIModelName():               schema_sdk_apis_nsinit_v1alpha1_AccessibleNamespaceStatus(ref),
 		v1alpha1.ConfigurationReference{}.OpenAPIModelName():                  schema_sdk_apis_nsinit_v1alpha1_ConfigurationReference(ref),
+		v1alpha1.Initializer{}.OpenAPIModelName():                             schema_sdk_apis_nsinit_v1alpha1_Initializer(ref),
+		v1alpha1.InitializerConfiguration{}.OpenAPIModelName():                schema_sdk_apis_nsinit_v1alpha1_InitializerConfiguration(ref),
+		v1alpha1.InitializerConfigurationList{}.OpenAPIModelName():            schema_sdk_apis_nsinit_v1alpha1_InitializerConfigurationList(ref),
+		v1alpha1.InitializerConfigurationStatus{}.OpenAPIModelName():          schema_sdk_apis_nsinit_v1alpha1_InitializerConfigurationStatus(ref),
 		v1alpha1.InitializerOrdering{}.OpenAPIModelName():                     schema_sdk_apis_nsinit_v1alpha1_InitializerOrdering(ref),
 		v1alpha1.InitializerStatus{}.OpenAPIModelName():                       schema_sdk_apis_nsinit_v1alpha1_InitializerStatus(ref),
 		v1alpha1.MatchCondition{}.OpenAPIModelName():                          schema_sdk_apis_nsinit_v1alpha1_MatchCondition(ref),
@@ -57,6 +61,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.PopulationRolloutStatus{}.OpenAPIModelName():                 schema_sdk_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref),
 		v1alpha1.RegisteredInitializer{}.OpenAPIModelName():                   schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializer(ref),
 		v1alpha1.RegisteredInitializerStatus{}.OpenAPIModelName():             schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializerStatus(ref),
+		v1alpha1.Rule{}.OpenAPIModelName():                                    schema_sdk_apis_nsinit_v1alpha1_Rule(ref),
 		resource.Quantity{}.OpenAPIModelName():                                schema_apimachinery_pkg_api_resource_Quantity(ref),
 		v1.APIGroup{}.OpenAPIModelName():                                      schema_pkg_apis_meta_v1_APIGroup(ref),
 		v1.APIGroupList{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_APIGroupList(ref),
@@ -287,6 +292,291 @@ func schema_sdk_apis_nsinit_v1alpha1_ConfigurationReference(ref common.Reference
 				Required: []string{"name"},
 			},
 		},
+	}
+}
+
+func schema_sdk_apis_nsinit_v1alpha1_Initializer(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Initializer is one initializer of an InitializerConfiguration.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name identifies the initializer. It must be a domain name of at least three parts, such as scan.example.com, with at most 63 characters.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"rules": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "rules decide which resources the initializer acts on. It acts on an object that at least one rule matches. Without rules, it acts on no object. There can be at most 16 rules.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Rule{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"failurePolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "failurePolicy decides what happens if the initializer has not removed itself by its deadline. If the field is absent, the object waits indefinitely. With Ignore, nsinit skips the initializer. With Fail, nsinit deletes the pod, or lets the Job fail.\n\nPossible enum values:\n - `\"Fail\"` : the initialization of the namespace fails at the deadline, and nsinit deletes the namespace.\n - `\"Ignore\"` : nsinit skips the initializer at its deadline.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Fail", "Ignore"},
+						},
+					},
+					"timeoutSeconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "timeoutSeconds is the deadline in seconds after the creation of the object. The minimum is 1. It can be set only together with failurePolicy. If failurePolicy is set, the default is 5.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"matchConditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "name",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "matchConditions select objects by their namespace. The initializer acts on an object only if every expression yields true for the namespace of the object. There can be at most 16 expressions. If an expression fails, kube-apiserver rejects the object.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.MatchCondition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"namespaceSelector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespaceSelector selects objects by the labels of their namespace. If it is absent or empty, it selects all namespaces.",
+							Ref:         ref(v1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+					"activation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "activation decides when new objects begin to wait for the initializer. With Always, the default, they wait as soon as the initializer is registered. With WhenServed, they wait once a program has reported that it serves the initializer.\n\nPossible enum values:\n - `\"Always\"` : new namespaces wait for the initializer as soon as it is registered.\n - `\"WhenServed\"` : new namespaces wait for the initializer once a program has reported that it serves the initializer.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Always", "WhenServed"},
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.MatchCondition{}.OpenAPIModelName(), v1alpha1.Rule{}.OpenAPIModelName(), v1.LabelSelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sdk_apis_nsinit_v1alpha1_InitializerConfiguration(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InitializerConfiguration registers initializers for pods and Jobs. An initializer is a program or a person that acts on a new pod or Job before it runs. The configurations are merged in the order of their names, and the order within each configuration is kept. The kind needs Kubernetes 1.36 and the component objects of nsinit.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata. The name decides the order in which configurations are merged. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"initializers": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "name",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "initializers lists the initializers that act on new pods and Jobs, at most 32. They act one after the other, in this order.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Initializer{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status shows what nsinit observed about this configuration.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.InitializerConfigurationStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.Initializer{}.OpenAPIModelName(), v1alpha1.InitializerConfigurationStatus{}.OpenAPIModelName(), v1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sdk_apis_nsinit_v1alpha1_InitializerConfigurationList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InitializerConfigurationList is a list of InitializerConfigurations.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items is the list of configurations.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.InitializerConfiguration{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.InitializerConfiguration{}.OpenAPIModelName(), v1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sdk_apis_nsinit_v1alpha1_InitializerConfigurationStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InitializerConfigurationStatus shows what nsinit observed about an InitializerConfiguration.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions are InForce and Ready, which have the same status. They are True after kube-apiserver was observed to hold new objects as this configuration says.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"pendingObjects": {
+						SchemaProps: spec.SchemaProps{
+							Description: "pendingObjects is the number of pods and Jobs that wait for an initializer of this configuration.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"initializers": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "name",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "initializers shows, for each initializer, whether a program serves it.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.RegisteredInitializerStatus{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observedGeneration is the generation of the configuration that the conditions describe.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.RegisteredInitializerStatus{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -2107,6 +2397,77 @@ func schema_sdk_apis_nsinit_v1alpha1_RegisteredInitializerStatus(ref common.Refe
 		},
 		Dependencies: []string{
 			v1.Condition{}.OpenAPIModelName(), v1.MicroTime{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sdk_apis_nsinit_v1alpha1_Rule(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Rule selects resources by their group, version and name. nsinit supports pods and Jobs.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"apiGroups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "apiGroups are the API groups: \"\" for pods, batch for Jobs. The value * means all groups, and must be the only item.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"apiVersions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "apiVersions are the API versions. The only version of pods and Jobs is v1. The value * means all versions, and must be the only item.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"resources": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "resources are the resources: pods or jobs. nsinit refuses every other resource, subresource and wildcard.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"apiGroups", "apiVersions", "resources"},
+			},
+		},
 	}
 }
 

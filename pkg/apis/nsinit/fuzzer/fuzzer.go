@@ -26,6 +26,10 @@ func Funcs(runtimeserializer.CodecFactory) []any {
 			c.FillNoCustom(obj)
 			v1alpha1.SetDefaults_RegisteredInitializer(obj)
 		},
+		func(obj *v1alpha1.Initializer, c randfill.Continue) {
+			c.FillNoCustom(obj)
+			v1alpha1.SetDefaults_Initializer(obj)
+		},
 		func(obj *v1alpha1.NamespacePopulationSpec, c randfill.Continue) {
 			c.FillNoCustom(obj)
 			v1alpha1.SetDefaults_NamespacePopulationSpec(obj)

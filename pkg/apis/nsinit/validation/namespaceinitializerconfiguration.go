@@ -44,14 +44,19 @@ func ValidateNamespaceInitializerConfiguration(configuration, old *nsinit.Namesp
 			errs = append(errs, field.Invalid(path.Child("holds"), *initializer.Holds,
 				"only an initializer with finalizer: true acts when the namespace is deleted: set finalizer, or remove holds"))
 		}
-		// Until the initializer runs, it would fail every new namespace. It is new if its name is: so is one that was renamed, or
-		// removed and added again. The design of dynamic admission configuration has this rule.
-		if initializer.FailurePolicy != nil && *initializer.FailurePolicy == v1alpha1.Fail && !names.Has(initializer.Name) {
-			errs = append(errs, field.Forbidden(path.Child("failurePolicy"),
-				fmt.Sprintf("%s would fail every new namespace until initializer %q runs: add the initializer with %s or without a failurePolicy, and set %s by a later update once it runs",
-					v1alpha1.Fail, initializer.Name, v1alpha1.Ignore, v1alpha1.Fail)))
-		}
+		errs = append(errs, validateNewFail(&initializer, names, "namespace", path)...)
 	}
 	errs = append(errs, validateOrder(configuration.Initializers, field.NewPath("initializers"))...)
 	return append(errs, validateFinalizers(configuration.Spec.Finalizers, field.NewPath("spec", "finalizers"))...)
+}
+
+// validateNewFail refuses an initializer that begins with Fail. Until the initializer runs, it would fail every new object. It is new if
+// its name is: so is one that was renamed, or removed and added again. The design of dynamic admission configuration has this rule.
+func validateNewFail(initializer *v1alpha1.RegisteredInitializer, known sets.Set[string], what string, path *field.Path) field.ErrorList {
+	if initializer.FailurePolicy == nil || *initializer.FailurePolicy != v1alpha1.Fail || known.Has(initializer.Name) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(path.Child("failurePolicy"),
+		fmt.Sprintf("%s would fail every new %s until initializer %q runs: add the initializer with %s or without a failurePolicy, and set %s by a later update once it runs",
+			v1alpha1.Fail, what, initializer.Name, v1alpha1.Ignore, v1alpha1.Fail))}
 }

@@ -101,6 +101,50 @@ func TestValidateNamespaceInitializerConfiguration(t *testing.T) {
 	}
 }
 
+// TestValidateInitializerConfiguration: rules name only what Kubernetes can hold, and names can be those of gates and labels.
+func TestValidateInitializerConfiguration(t *testing.T) {
+	rule := func(group, version, resource string) func(*v1alpha1.Initializer) {
+		return func(i *v1alpha1.Initializer) {
+			i.Rules = []v1alpha1.Rule{{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{resource}}}
+		}
+	}
+	const at = "initializers[0].rules[0]."
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.Initializer)
+		want   expected
+	}{
+		"pods":                   {rule("", "v1", "pods"), nil},
+		"jobs":                   {rule("batch", "*", "jobs"), nil},
+		"all groups":             {rule("*", "v1", "pods"), nil},
+		"no rules":               {func(*v1alpha1.Initializer) {}, nil},
+		"pods of another group":  {rule("batch", "v1", "pods"), expected{at + "apiGroups[0]": field.ErrorTypeInvalid, at + "resources[0]": field.ErrorTypeInvalid}},
+		"another version":        {rule("batch", "v1beta1", "jobs"), expected{at + "apiVersions[0]": field.ErrorTypeInvalid}},
+		"another resource":       {rule("apps", "v1", "deployments"), expected{at + "apiGroups[0]": field.ErrorTypeInvalid, at + "resources[0]": field.ErrorTypeInvalid}},
+		"every resource":         {rule("*", "*", "*"), expected{at + "resources[0]": field.ErrorTypeInvalid}},
+		"a subresource":          {rule("", "v1", "pods/exec"), expected{at + "resources[0]": field.ErrorTypeInvalid}},
+		"an empty rule":          {func(i *v1alpha1.Initializer) { i.Rules = []v1alpha1.Rule{{}} }, expected{at + "apiGroups": field.ErrorTypeRequired, at + "apiVersions": field.ErrorTypeRequired, at + "resources": field.ErrorTypeRequired}},
+		"all and more":           {func(i *v1alpha1.Initializer) { rule("*", "v1", "pods")(i); i.Rules[0].APIGroups = []string{"*", ""} }, expected{at + "apiGroups": field.ErrorTypeInvalid}},
+		"a prefixed name":        {func(i *v1alpha1.Initializer) { i.Name = "example.com/scan" }, expected{"initializers[0].name": field.ErrorTypeInvalid}},
+		"a long name":            {func(i *v1alpha1.Initializer) { i.Name = strings.Repeat("a", 60) + ".example.com" }, expected{"initializers[0].name": field.ErrorTypeInvalid}},
+		"a deadline, no policy":  {func(i *v1alpha1.Initializer) { i.TimeoutSeconds = new(int32(1)) }, expected{"initializers[0].timeoutSeconds": field.ErrorTypeInvalid}},
+		"a new one that is Fail": {func(i *v1alpha1.Initializer) { i.FailurePolicy = new(v1alpha1.Fail) }, expected{"initializers[0].failurePolicy": field.ErrorTypeForbidden}},
+		"a selector of no labels": {func(i *v1alpha1.Initializer) {
+			i.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": ""}}
+		}, expected{"initializers[0].namespaceSelector.matchLabels": field.ErrorTypeInvalid}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &nsinit.InitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Initializers: []v1alpha1.Initializer{{Name: "scan.example.com"}}}
+			test.change(&c.Initializers[0])
+			checkErrors(t, ValidateInitializerConfiguration(c, nil, valid), test.want)
+			old := c.DeepCopy()
+			if old.ResourceVersion = "1"; c.Initializers[0].FailurePolicy != nil {
+				c.ResourceVersion = "1"
+				checkErrors(t, ValidateInitializerConfiguration(c, old, valid), nil)
+			}
+		})
+	}
+}
+
 func record(change func(*nsinit.NamespaceLifecycle)) *nsinit.NamespaceLifecycle {
 	plan := func(name string) v1alpha1.PlannedInitializer {
 		return v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: name}, Configuration: &v1alpha1.ConfigurationReference{Name: "c"}}

@@ -36,12 +36,12 @@ func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.
 			{Name: "initializers", Copy: func(to, from configuration) { to.Initializers = from.Initializers }, Generation: true},
 			generic.Finalizers[configuration](),
 			{Name: "status.phase", Copy: func(to, from configuration) { to.Status.Phase = from.Status.Phase }},
-			{Name: "status.initializers.*.reporter", Copy: copyReporters},
+			generic.Reporters[configuration](),
 			{Name: "status", Copy: func(to, from configuration) { to.Status = from.Status }},
 		},
 		Endpoints: map[string]generic.Endpoint[configuration]{
-			"":         {Owns: []string{"metadata", "initializers"}, Prepare: func(_ context.Context, updated, _ configuration) { dropUnregistered(updated) }},
-			"status":   status(checker, clock),
+			"":         {Owns: []string{"metadata", "initializers"}, Prepare: func(_ context.Context, updated, _ configuration) { generic.DropUnregistered(updated) }},
+			"status":   generic.Reports(checker, clock, func(c configuration) any { return c.Status }),
 			"finalize": generic.Finalize(checker, func(configuration) string { return "" }),
 		},
 		Create: func(_ context.Context, c configuration) {

@@ -8,15 +8,12 @@ package namespaceinitializerconfiguration
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
-	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
 func newTable() *generic.Table[*nsinit.NamespaceInitializerConfiguration] {
@@ -31,26 +28,12 @@ func newTable() *generic.Table[*nsinit.NamespaceInitializerConfiguration] {
 			{Name: "Finalizers", Type: "string", Priority: 1, Description: "The participants that must act before the configuration is removed."},
 		},
 		Cells: func(c *nsinit.NamespaceInitializerConfiguration, age string) []any {
-			var initializers, finalizers []string
-			for _, initializer := range c.Initializers {
-				initializers = append(initializers, initializer.Name)
-			}
+			var finalizers []string
 			for _, finalizer := range c.Spec.Finalizers {
 				finalizers = append(finalizers, string(finalizer))
 			}
-			return []any{c.Name, string(c.Status.Phase), cmp.Or(strings.Join(initializers, ","), "<none>"), served(c),
+			return []any{c.Name, string(c.Status.Phase), cmp.Or(strings.Join(c.InitializerNames(), ","), "<none>"), generic.Served(c),
 				int64(c.Status.PendingNamespaces), age, cmp.Or(strings.Join(finalizers, ","), "<none>")}
 		},
 	}
-}
-
-// served returns how many initializers are served, of how many.
-func served(c *nsinit.NamespaceInitializerConfiguration) string {
-	count := 0
-	for _, initializer := range c.Initializers {
-		if entry := c.RegistrationStatus(initializer.Name); entry != nil && meta.IsStatusConditionTrue(entry.Conditions, v1alpha1.ConditionServed) {
-			count++
-		}
-	}
-	return fmt.Sprintf("%d/%d", count, len(c.Initializers))
 }

@@ -12,13 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/registry/generic"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
 // TestServedColumn: the column counts initializers whose condition Served is True.
 func TestServedColumn(t *testing.T) {
 	c := &nsinit.NamespaceInitializerConfiguration{}
-	if got := served(c); got != "0/0" {
+	if got := generic.Served(c); got != "0/0" {
 		t.Errorf("without initializers: %s", got)
 	}
 	for name, status := range map[string]metav1.ConditionStatus{
@@ -28,7 +29,7 @@ func TestServedColumn(t *testing.T) {
 		c.Status.Initializers = append(c.Status.Initializers, v1alpha1.RegisteredInitializerStatus{Name: name, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionServed, Status: status}}})
 	}
 	c.Initializers = append(c.Initializers, v1alpha1.RegisteredInitializer{Name: "new.example.com"})
-	if got := served(c); got != "2/5" {
+	if got := generic.Served(c); got != "2/5" {
 		t.Errorf("the column has %s", got)
 	}
 }

@@ -47,3 +47,10 @@ func SetDefaults_RegisteredInitializer(obj *RegisteredInitializer) {
 		obj.TimeoutSeconds = &timeout
 	}
 }
+
+// SetDefaults_Initializer gives an initializer with a failurePolicy its default deadline.
+func SetDefaults_Initializer(obj *Initializer) {
+	if obj.FailurePolicy != nil && obj.TimeoutSeconds == nil {
+		obj.TimeoutSeconds = new(DefaultTimeoutSeconds)
+	}
+}

@@ -37,6 +37,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&AccessibleNamespace{},
 		&AccessibleNamespaceList{},
+		&InitializerConfiguration{},
+		&InitializerConfigurationList{},
 		&NamespaceInitializerConfiguration{},
 		&NamespaceInitializerConfigurationList{},
 		&NamespaceLifecycle{},

@@ -19,6 +19,10 @@ import (
 // Public to allow building arbitrary schemes.
 // All generated defaulters are covering - they call all nested defaulters.
 func RegisterDefaults(scheme *runtime.Scheme) error {
+	scheme.AddTypeDefaultingFunc(&InitializerConfiguration{}, func(obj interface{}) { SetObjectDefaults_InitializerConfiguration(obj.(*InitializerConfiguration)) })
+	scheme.AddTypeDefaultingFunc(&InitializerConfigurationList{}, func(obj interface{}) {
+		SetObjectDefaults_InitializerConfigurationList(obj.(*InitializerConfigurationList))
+	})
 	scheme.AddTypeDefaultingFunc(&NamespaceInitializerConfiguration{}, func(obj interface{}) {
 		SetObjectDefaults_NamespaceInitializerConfiguration(obj.(*NamespaceInitializerConfiguration))
 	})
@@ -30,6 +34,20 @@ func RegisterDefaults(scheme *runtime.Scheme) error {
 	scheme.AddTypeDefaultingFunc(&NamespacePopulation{}, func(obj interface{}) { SetObjectDefaults_NamespacePopulation(obj.(*NamespacePopulation)) })
 	scheme.AddTypeDefaultingFunc(&NamespacePopulationList{}, func(obj interface{}) { SetObjectDefaults_NamespacePopulationList(obj.(*NamespacePopulationList)) })
 	return nil
+}
+
+func SetObjectDefaults_InitializerConfiguration(in *InitializerConfiguration) {
+	for i := range in.Initializers {
+		a := &in.Initializers[i]
+		SetDefaults_Initializer(a)
+	}
+}
+
+func SetObjectDefaults_InitializerConfigurationList(in *InitializerConfigurationList) {
+	for i := range in.Items {
+		a := &in.Items[i]
+		SetObjectDefaults_InitializerConfiguration(a)
+	}
 }
 
 func SetObjectDefaults_NamespaceInitializerConfiguration(in *NamespaceInitializerConfiguration) {

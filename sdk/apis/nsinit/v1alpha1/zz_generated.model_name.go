@@ -32,6 +32,26 @@ func (in ConfigurationReference) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Initializer) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.Initializer"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InitializerConfiguration) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.InitializerConfiguration"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InitializerConfigurationList) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.InitializerConfigurationList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InitializerConfigurationStatus) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.InitializerConfigurationStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in InitializerOrdering) OpenAPIModelName() string {
 	return "com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.InitializerOrdering"
 }
@@ -179,4 +199,9 @@ func (in RegisteredInitializer) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in RegisteredInitializerStatus) OpenAPIModelName() string {
 	return "com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.RegisteredInitializerStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Rule) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.Rule"
 }

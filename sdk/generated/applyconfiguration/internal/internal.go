@@ -39,6 +39,89 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: uid
       type:
         scalar: string
+- name: com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.Initializer
+  map:
+    fields:
+    - name: activation
+      type:
+        scalar: string
+    - name: failurePolicy
+      type:
+        scalar: string
+    - name: matchConditions
+      type:
+        list:
+          elementType:
+            namedType: com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.MatchCondition
+          elementRelationship: associative
+          keys:
+          - name
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: namespaceSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: rules
+      type:
+        list:
+          elementType:
+            namedType: com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.Rule
+          elementRelationship: atomic
+    - name: timeoutSeconds
+      type:
+        scalar: numeric
+- name: com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.InitializerConfiguration
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: initializers
+      type:
+        list:
+          elementType:
+            namedType: com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.Initializer
+          elementRelationship: associative
+          keys:
+          - name
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+      default: {}
+    - name: status
+      type:
+        namedType: com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.InitializerConfigurationStatus
+      default: {}
+- name: com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.InitializerConfigurationStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: initializers
+      type:
+        list:
+          elementType:
+            namedType: com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.RegisteredInitializerStatus
+          elementRelationship: associative
+          keys:
+          - name
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: pendingObjects
+      type:
+        scalar: numeric
 - name: com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.InitializerOrdering
   map:
     fields:
@@ -632,6 +715,27 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: reporter
       type:
         scalar: string
+- name: com.github.nsinit.nsinit.sdk.apis.nsinit.v1alpha1.Rule
+  map:
+    fields:
+    - name: apiGroups
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: apiVersions
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: resources
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
   map:
     fields:

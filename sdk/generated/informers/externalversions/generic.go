@@ -45,6 +45,8 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 	// Group=nsinit.dev, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithResource("accessiblenamespaces"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Nsinit().V1alpha1().AccessibleNamespaces().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("initializerconfigurations"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Nsinit().V1alpha1().InitializerConfigurations().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("namespaceinitializerconfigurations"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Nsinit().V1alpha1().NamespaceInitializerConfigurations().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("namespacelifecycles"):

@@ -9,7 +9,9 @@ SPDX-License-Identifier: Apache-2.0
 package helper
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -118,6 +120,29 @@ func TurnStart(lifecycle *v1alpha1.NamespaceLifecycle, name string) *metav1.Micr
 func WaitsFor(lifecycle *v1alpha1.NamespaceLifecycle, name string) []string {
 	pending := Pending(lifecycle)
 	return slices.DeleteFunc(Predecessors(lifecycle, name), func(p string) bool { return !slices.Contains(pending, p) })
+}
+
+// PendingOfObject returns the names of the initializers that a pod, or the metadata of a Job, waits for, in their order.
+func PendingOfObject(object metav1.Object) (names []string) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		for _, gate := range pod.Spec.SchedulingGates {
+			if name, found := strings.CutPrefix(gate.Name, v1alpha1.PendingPrefix); found {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	position := func(name string) int {
+		number, _ := strconv.Atoi(object.GetLabels()[v1alpha1.PendingPrefix+name])
+		return number
+	}
+	for key := range object.GetLabels() {
+		if name, found := strings.CutPrefix(key, v1alpha1.PendingPrefix); found {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(position(a), position(b)), cmp.Compare(a, b)) })
+	return names
 }
 
 // Failure returns the result that ended the initialization, or nil.

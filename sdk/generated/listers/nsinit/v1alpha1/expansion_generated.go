@@ -12,6 +12,10 @@ package v1alpha1
 // AccessibleNamespaceLister.
 type AccessibleNamespaceListerExpansion interface{}
 
+// InitializerConfigurationListerExpansion allows custom methods to be added to
+// InitializerConfigurationLister.
+type InitializerConfigurationListerExpansion interface{}
+
 // NamespaceInitializerConfigurationListerExpansion allows custom methods to be added to
 // NamespaceInitializerConfigurationLister.
 type NamespaceInitializerConfigurationListerExpansion interface{}

@@ -16,6 +16,8 @@ import (
 type Interface interface {
 	// AccessibleNamespaces returns a AccessibleNamespaceInformer.
 	AccessibleNamespaces() TypedAccessibleNamespaceInformer
+	// InitializerConfigurations returns a InitializerConfigurationInformer.
+	InitializerConfigurations() TypedInitializerConfigurationInformer
 	// NamespaceInitializerConfigurations returns a NamespaceInitializerConfigurationInformer.
 	NamespaceInitializerConfigurations() TypedNamespaceInitializerConfigurationInformer
 	// NamespaceLifecycles returns a NamespaceLifecycleInformer.
@@ -40,6 +42,11 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 // AccessibleNamespaces returns a TypedAccessibleNamespaceInformer.
 func (v *version) AccessibleNamespaces() TypedAccessibleNamespaceInformer {
 	return &accessibleNamespaceInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// InitializerConfigurations returns a TypedInitializerConfigurationInformer.
+func (v *version) InitializerConfigurations() TypedInitializerConfigurationInformer {
+	return &initializerConfigurationInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }
 
 // NamespaceInitializerConfigurations returns a TypedNamespaceInitializerConfigurationInformer.

@@ -10,6 +10,8 @@ package v1alpha1
 
 type AccessibleNamespaceExpansion interface{}
 
+type InitializerConfigurationExpansion interface{}
+
 type NamespaceInitializerConfigurationExpansion interface{}
 
 type NamespaceLifecycleExpansion interface{}

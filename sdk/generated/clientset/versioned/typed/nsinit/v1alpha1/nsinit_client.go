@@ -19,6 +19,7 @@ import (
 type NsinitV1alpha1Interface interface {
 	RESTClient() rest.Interface
 	AccessibleNamespacesGetter
+	InitializerConfigurationsGetter
 	NamespaceInitializerConfigurationsGetter
 	NamespaceLifecyclesGetter
 	NamespacePopulationsGetter
@@ -32,6 +33,10 @@ type NsinitV1alpha1Client struct {
 
 func (c *NsinitV1alpha1Client) AccessibleNamespaces() AccessibleNamespaceInterface {
 	return newAccessibleNamespaces(c)
+}
+
+func (c *NsinitV1alpha1Client) InitializerConfigurations() InitializerConfigurationInterface {
+	return newInitializerConfigurations(c)
 }
 
 func (c *NsinitV1alpha1Client) NamespaceInitializerConfigurations() NamespaceInitializerConfigurationInterface {

@@ -22,6 +22,10 @@ func (c *FakeNsinitV1alpha1) AccessibleNamespaces() v1alpha1.AccessibleNamespace
 	return newFakeAccessibleNamespaces(c)
 }
 
+func (c *FakeNsinitV1alpha1) InitializerConfigurations() v1alpha1.InitializerConfigurationInterface {
+	return newFakeInitializerConfigurations(c)
+}
+
 func (c *FakeNsinitV1alpha1) NamespaceInitializerConfigurations() v1alpha1.NamespaceInitializerConfigurationInterface {
 	return newFakeNamespaceInitializerConfigurations(c)
 }

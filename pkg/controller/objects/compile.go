@@ -1,0 +1,227 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package objects
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nsinit/nsinit/artifacts"
+	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+)
+
+// probe is the name of the object with which kube-apiserver is asked for the version of the policy that it evaluates.
+const probe = "nsinit-objects-probe"
+
+// selectedPrefix begins the names of the variables that say whether an initializer selects an object. Its number follows.
+const selectedPrefix = "selected"
+
+// registered is an initializer of a configuration.
+type registered struct {
+	*v1alpha1.Initializer
+	configuration *v1alpha1.InitializerConfiguration
+}
+
+// ordered returns the initializers of all configurations in the order in which they act. Of several entries with the same name, only the
+// first has an effect.
+func ordered(configurations []*v1alpha1.InitializerConfiguration) (all []registered) {
+	names := sets.New[string]()
+	for _, c := range slices.SortedFunc(slices.Values(configurations), func(a, b *v1alpha1.InitializerConfiguration) int { return cmp.Compare(a.Name, b.Name) }) {
+		for i := range c.Initializers {
+			if initializer := &c.Initializers[i]; c.DeletionTimestamp == nil && !names.Has(initializer.Name) {
+				names.Insert(initializer.Name)
+				all = append(all, registered{initializer, c})
+			}
+		}
+	}
+	return all
+}
+
+// isServed says whether a program has reported that it serves an initializer, or need not report.
+func (r registered) isServed() bool {
+	return r.Activation == nil || *r.Activation != v1alpha1.ActivationWhenServed ||
+		slices.ContainsFunc(r.configuration.Status.Initializers, func(entry v1alpha1.RegisteredInitializerStatus) bool {
+			return entry.Name == r.Name && entry.ReportTime != nil
+		})
+}
+
+// excludedNamespaces returns the namespaces in which no object waits: those that are exempt by name.
+func excludedNamespaces(exemptions *installation.ExemptionList, own string) []string {
+	excluded := sets.New(metav1.NamespaceSystem).Insert(exemptions.Values(installation.KeyNamespaces)...)
+	return sets.List(excluded.Delete(own)) // the probe is in this one, which a condition excludes
+}
+
+// reporters returns the namespaces of the service accounts that serve an initializer. Their objects do not wait for it, so that it does
+// not wait for itself. This gives no right: who reports can also remove the name.
+func reporters(configurations []*v1alpha1.InitializerConfiguration, name string) []string {
+	namespaces := sets.New[string]()
+	for _, configuration := range configurations {
+		for _, entry := range configuration.Status.Initializers {
+			if namespace, _, err := serviceaccount.SplitUsername(entry.Reporter); err == nil && entry.Name == name {
+				namespaces.Insert(namespace)
+			}
+		}
+	}
+	return sets.List(namespaces)
+}
+
+// compile returns the policy of a resource, with the version that kube-apiserver returns for the probe, or nil if no initializer acts on
+// the resource.
+func compile(resource string, configurations []*v1alpha1.InitializerConfiguration, exemptions *installation.ExemptionList, own string) (policy *admissionregistrationv1.MutatingAdmissionPolicy, version string, err error) {
+	for document := range strings.SplitSeq(artifacts.ObjectsStamp(), "\n---\n") {
+		template := &admissionregistrationv1.MutatingAdmissionPolicy{}
+		if err := yaml.Unmarshal([]byte(document), template); err != nil {
+			return nil, "", err
+		}
+		if template.Name == policyName(resource) {
+			policy = template
+		}
+	}
+	if policy == nil {
+		return nil, "", fmt.Errorf("the manifests have no policy %s", policyName(resource))
+	}
+	isProbe := fmt.Sprintf(`request.namespace == %s && request.?dryRun.orValue(false) && object.metadata.?name.orValue("") == %s`, strconv.Quote(own), strconv.Quote(probe))
+	spec, pending := &policy.Spec, []string{`variables.probe ? "VERSION" : ""`}
+	spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+		Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: excludedNamespaces(exemptions, own),
+	}}}
+	spec.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "not-exempt", Expression: fmt.Sprintf(
+		`%s || request.namespace != %s && !(%s.exists(prefix, request.namespace.startsWith(prefix)) || request.userInfo.username in %s || request.userInfo.?groups.orValue([]).exists(group, group in %s))`,
+		isProbe, strconv.Quote(own), list(exemptions.Values(installation.KeyNamePrefixes)), list(exemptions.Values(installation.KeyUsers)), list(exemptions.Values(installation.KeyGroups)))}}
+	spec.Variables = append(variables(), admissionregistrationv1.Variable{Name: "probe", Expression: isProbe})
+	for i, initializer := range ordered(configurations) {
+		if !initializer.Matches(resource) || !initializer.isServed() {
+			continue
+		}
+		// The cost of each variable is limited, so each condition is one. The names begin with that of the initializer, see culprit.
+		name := fmt.Sprintf("%s%d", selectedPrefix, i)
+		selection := []string{"!variables.probe"}
+		if namespaces := reporters(configurations, initializer.Name); len(namespaces) > 0 {
+			selection = append(selection, fmt.Sprintf("!(request.namespace in %s)", list(namespaces)))
+		}
+		selection = append(selection, selects(initializer.NamespaceSelector)...)
+		for j, condition := range initializer.MatchConditions {
+			v := admissionregistrationv1.Variable{Name: fmt.Sprintf("%sc%d", name, j), Expression: inLoops(condition.Expression)}
+			spec.Variables, selection = append(spec.Variables, v), append(selection, "variables."+v.Name)
+		}
+		spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: name, Expression: strings.Join(selection, " && ")})
+		pending = append(pending, fmt.Sprintf(`variables.%s ? %s : ""`, name, strconv.Quote(initializer.Name)))
+	}
+	if len(pending) == 1 {
+		return nil, "", nil
+	}
+	spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: "pending", Expression: "[" + strings.Join(pending, ", ") + `].filter(n, n != "")`})
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return nil, "", err
+	}
+	version = fmt.Sprintf("v%x", sha256.Sum256(data))[:16]
+	last := &spec.Variables[len(spec.Variables)-1].Expression
+	*last = strings.Replace(*last, "VERSION", version, 1)
+	return policy, version, nil
+}
+
+func policyName(resource string) string { return "nsinit-objects-" + resource }
+
+// binding returns the binding of the policy of a resource.
+func binding(resource string) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
+	return &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingAdmissionPolicyBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: policyName(resource)},
+		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: policyName(resource)},
+	}
+}
+
+// variables returns the variables that selections read: the namespace and its creator, as in pkg/expressions.
+func variables() (all []admissionregistrationv1.Variable) {
+	for _, v := range [][2]string{
+		{"labels", `namespaceObject.metadata.?labels.orValue({})`},
+		{"annotations", `namespaceObject.metadata.?annotations.orValue({})`},
+		{"requester", `variables.annotations[?"` + v1alpha1.AnnotationCreatedBy + `"].orValue("")`},
+		{"onBehalfOf", `variables.annotations[?"` + v1alpha1.AnnotationOnBehalfOf + `"].orValue("")`},
+		{"creator", `variables.requester != "" && variables.onBehalfOf != "" ? variables.onBehalfOf : variables.requester`},
+		{"creatorGroups", `variables.creator != variables.requester ? ["` + user.AllAuthenticated + `"] : ` +
+			`variables.annotations[?"` + v1alpha1.AnnotationCreatedByGroups + `"].orValue("").split("\n").filter(group, group != "")`},
+		{"selected", `{"metadata": {"name": dyn(namespaceObject.metadata.name), "uid": dyn(namespaceObject).metadata.uid, "labels": dyn(variables.labels), "annotations": dyn(variables.annotations)}}`},
+	} {
+		all = append(all, admissionregistrationv1.Variable{Name: v[0], Expression: v[1]})
+	}
+	return all
+}
+
+// selects returns the conditions of a selector.
+func selects(selector *metav1.LabelSelector) (conditions []string) {
+	if selector == nil {
+		return nil
+	}
+	requirements := slices.Clone(selector.MatchExpressions)
+	for key, value := range selector.MatchLabels {
+		requirements = append(requirements, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}})
+	}
+	slices.SortFunc(requirements, func(a, b metav1.LabelSelectorRequirement) int { return cmp.Compare(a.Key, b.Key) })
+	for _, r := range requirements {
+		is := strconv.Quote(r.Key) + " in variables.labels"
+		if len(r.Values) > 0 {
+			is += fmt.Sprintf(" && variables.labels[%s] in %s", strconv.Quote(r.Key), list(r.Values))
+		}
+		if r.Operator == metav1.LabelSelectorOpNotIn || r.Operator == metav1.LabelSelectorOpDoesNotExist {
+			is = "!(" + is + ")"
+		}
+		conditions = append(conditions, is)
+	}
+	return conditions
+}
+
+// inLoops returns a condition of an initializer for a policy. The names that it uses are those of pkg/expressions, so it gets them from
+// loops over one item.
+func inLoops(condition string) string {
+	return fmt.Sprintf("[variables.creator].exists(creator, [variables.creatorGroups].exists(creatorGroups, [variables.requester].exists(requester, "+
+		"[variables.selected].exists(namespaceObject, (%s\n)))))", condition)
+}
+
+// culprit returns the configuration with the expression because of which kube-apiserver refuses a policy, or nil.
+func culprit(err error, policy *admissionregistrationv1.MutatingAdmissionPolicy, configurations []*v1alpha1.InitializerConfiguration) *v1alpha1.InitializerConfiguration {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsInvalid(err) || status.ErrStatus.Details == nil {
+		return nil
+	}
+	for _, cause := range status.ErrStatus.Details.Causes {
+		variable, initializer := 0, 0
+		if _, err := fmt.Sscanf(cause.Field, "spec.variables[%d]", &variable); err != nil || variable < 0 || variable >= len(policy.Spec.Variables) {
+			continue
+		}
+		all := ordered(configurations)
+		if _, err := fmt.Sscanf(policy.Spec.Variables[variable].Name, selectedPrefix+"%d", &initializer); err == nil && initializer < len(all) {
+			return all[initializer].configuration
+		}
+	}
+	return nil
+}
+
+// list returns a list of texts in CEL. An empty list of texts has a type that an empty list does not have.
+func list(values []string) string {
+	quoted := make([]string, 0, len(values))
+	for _, value := range slices.Sorted(slices.Values(values)) {
+		quoted = append(quoted, strconv.Quote(value))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}

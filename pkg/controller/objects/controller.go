@@ -1,0 +1,295 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/controller/exemptions"
+	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
+	nsinitinformers "github.com/nsinit/nsinit/sdk/generated/informers/externalversions"
+	listers "github.com/nsinit/nsinit/sdk/generated/listers/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/util/workers"
+)
+
+// Name is the name of the controller in logs and metrics.
+const Name = "objects"
+
+const (
+	// period is the time between two reviews of the component, of the policies, and of the objects that wait.
+	period = 10 * time.Second
+	// verifyPeriod is the time between two dry runs until kube-apiserver evaluates new policies.
+	verifyPeriod = 200 * time.Millisecond
+	// settleDelay combines the changes of many objects into one count.
+	settleDelay = time.Second
+
+	workerCount   = 4
+	minRetryDelay = 100 * time.Millisecond
+	maxRetryDelay = 30 * time.Second
+)
+
+// keyPolicies is the key of the queue for the policies and the status of every configuration. Other keys have the form
+// resource/namespace/name.
+const keyPolicies = "policies"
+
+// Dependencies is what a Controller works with.
+type Dependencies struct {
+	Core       kubernetes.Interface
+	Nsinit     versioned.Interface
+	Metadata   metadata.Interface
+	Exemptions *exemptions.List
+	Events     record.EventRecorder
+	Clock      clock.WithTicker
+	// Namespace is that of nsinit.
+	Namespace string
+}
+
+// Controller holds and releases pods and Jobs.
+type Controller struct{ Dependencies }
+
+// New returns a controller that is not running yet.
+func New(d Dependencies) *Controller { return &Controller{d} }
+
+// Run works until the context ends, while the component is installed.
+func (c *Controller) Run(ctx context.Context) error {
+	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), Name))
+	said := false // that the component is not installed
+	for ctx.Err() == nil {
+		guard, err := c.installed(ctx)
+		switch {
+		case err != nil:
+		case guard != "":
+			said = false
+			if err = c.run(ctx, guard); err == nil {
+				continue // with the new guard, if there is one
+			}
+		case !said:
+			err = c.notInstalled(ctx)
+			said = err == nil
+		}
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot hold pods and Jobs, retrying")
+		}
+		select {
+		case <-ctx.Done():
+		case <-c.Clock.After(period):
+		}
+	}
+	return nil
+}
+
+// installed returns the UID of the guard of the component, or "" if the component is not installed.
+func (c *Controller) installed(ctx context.Context) (types.UID, error) {
+	guard, err := c.Core.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, installation.ObjectsGuard, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("cannot read whether the component objects is installed: %w", err)
+	}
+	return guard.UID, nil
+}
+
+// session is what the controller knows while the component is installed.
+type session struct {
+	*Controller
+	// guard is the UID of the guard that owns the policies.
+	guard          types.UID
+	queue          workers.Queue
+	configurations listers.InitializerConfigurationLister
+	// stores are the informers of pods without a node, and of the metadata of Jobs, by resource.
+	stores map[string]cache.SharedIndexInformer
+	// policies are those that this session applied. Only one worker uses this and what follows at a time.
+	policies map[string]applied
+	// rejected is why kube-apiserver does not compile versions of configurations.
+	rejected map[string]string
+	// delay is the time until the next dry run, while kube-apiserver does not evaluate the policies.
+	delay time.Duration
+}
+
+// jobs is the resource of Jobs.
+var jobs = batchv1.SchemeGroupVersion.WithResource("jobs") //nolint:gochecknoglobals // a constant
+
+// run works until the component is removed or installed again.
+func (c *Controller) run(ctx context.Context, guard types.UID) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	configurations := nsinitinformers.NewSharedInformerFactory(c.Nsinit, 0).Nsinit().V1alpha1().InitializerConfigurations()
+	s := &session{
+		Controller:     c,
+		guard:          guard,
+		queue:          workers.NewQueue(Name, c.Clock, minRetryDelay, maxRetryDelay),
+		configurations: configurations.Lister(),
+		stores: map[string]cache.SharedIndexInformer{
+			// A pod with a scheduling gate has no node.
+			"pods": informers.NewSharedInformerFactoryWithOptions(c.Core, 0, informers.WithTweakListOptions(func(options *metav1.ListOptions) {
+				options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", "").String()
+			})).Core().V1().Pods().Informer(),
+			"jobs": metadatainformer.NewFilteredMetadataInformer(c.Metadata, jobs, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer(),
+		},
+		policies: map[string]applied{},
+		rejected: map[string]string{},
+	}
+	defer s.queue.ShutDown()
+	synced := []cache.InformerSynced{c.Exemptions.HasSynced}
+	watch := func(informer cache.SharedIndexInformer, changed func(old, object any)) error {
+		registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: func(object any) { changed(nil, object) }, UpdateFunc: changed, DeleteFunc: func(object any) { changed(nil, object) },
+		})
+		if err == nil {
+			synced = append(synced, registration.HasSynced)
+			go informer.RunWithContext(ctx)
+		}
+		return err
+	}
+	errs := []error{watch(configurations.Informer(), func(old, updated any) {
+		if !sameInput(old, updated) {
+			s.queue.Add(keyPolicies)
+			s.enqueueWaiting()
+		}
+	})}
+	for resource, informer := range s.stores {
+		errs = append(errs, informer.SetTransform(identity), watch(informer, func(old, object any) { s.enqueue(resource, old, object) }))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return errors.New("stopped before the caches were filled")
+	}
+	go func() {
+		defer cancel()
+		for ctx.Err() == nil {
+			if uid, err := s.installed(ctx); err == nil && uid != guard {
+				return
+			}
+			s.queue.Add(keyPolicies)
+			s.enqueueWaiting()
+			select {
+			case <-ctx.Done():
+			case <-c.Clock.After(period):
+			}
+		}
+	}()
+	workers.Run(ctx, s.queue, workerCount, s.reconcile)
+	return nil
+}
+
+// identity is a cache.TransformFunc that keeps what decides about an object that waits. Of others, nothing is needed.
+func identity(object any) (any, error) {
+	accessor, ok := object.(metav1.Object)
+	if !ok {
+		return object, nil
+	}
+	kept := metav1.ObjectMeta{Namespace: accessor.GetNamespace(), Name: accessor.GetName(), UID: accessor.GetUID(), ResourceVersion: accessor.GetResourceVersion(),
+		CreationTimestamp: accessor.GetCreationTimestamp(), DeletionTimestamp: accessor.GetDeletionTimestamp()}
+	if pod, ok := object.(*corev1.Pod); ok {
+		return &corev1.Pod{ObjectMeta: kept, Spec: corev1.PodSpec{SchedulingGates: pod.Spec.SchedulingGates}}, nil
+	}
+	if len(helper.PendingOfObject(accessor)) > 0 {
+		kept.Labels = accessor.GetLabels()
+	}
+	return &metav1.PartialObjectMetadata{ObjectMeta: kept}, nil
+}
+
+// sameInput says whether two versions of a configuration differ only in what this controller writes.
+func sameInput(old, updated any) bool {
+	before, _ := old.(*v1alpha1.InitializerConfiguration)
+	after, _ := updated.(*v1alpha1.InitializerConfiguration)
+	if before == nil || after == nil || before.UID != after.UID || before.Generation != after.Generation || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) {
+		return false
+	}
+	return slices.EqualFunc(before.Status.Initializers, after.Status.Initializers, func(a, b v1alpha1.RegisteredInitializerStatus) bool {
+		return a.Name == b.Name && a.Reporter == b.Reporter && a.ReportTime.Equal(b.ReportTime)
+	})
+}
+
+// enqueue adds an object that waits or waited, and the count of the objects.
+func (s *session) enqueue(resource string, old, object any) {
+	waits := func(object any) bool {
+		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = tombstone.Obj
+		}
+		accessor, ok := object.(metav1.Object)
+		return ok && len(helper.PendingOfObject(accessor)) > 0
+	}
+	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil && (waits(old) || waits(object)) {
+		s.queue.Add(resource + "/" + key)
+		s.queue.AddAfter(keyPolicies, settleDelay)
+	}
+}
+
+// enqueueWaiting adds every object that waits.
+func (s *session) enqueueWaiting() {
+	for resource, informer := range s.stores {
+		for _, object := range informer.GetStore().List() {
+			if accessor, ok := object.(metav1.Object); ok && len(helper.PendingOfObject(accessor)) > 0 {
+				s.queue.Add(resource + "/" + accessor.GetNamespace() + "/" + accessor.GetName())
+			}
+		}
+	}
+}
+
+// reconcile takes the next step with one object, or with the policies.
+func (s *session) reconcile(ctx context.Context, key string) error {
+	configurations, err := s.configurations.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	if key == keyPolicies {
+		return s.reconcilePolicies(ctx, configurations, s.Exemptions.Current())
+	}
+	resource, name, _ := strings.Cut(key, "/")
+	cached, exists, err := s.stores[resource].GetStore().GetByKey(name)
+	object, ok := cached.(metav1.Object)
+	if err != nil || !exists || !ok {
+		return err
+	}
+	step, names, left := next(object, byName(configurations), s.Clock.Now())
+	if step == release { // the cache can be old, and a storage that was lost must release nothing: the server then refuses lists
+		live, err := s.Nsinit.NsinitV1alpha1().InitializerConfigurations().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("cannot read which initializers are registered: %w", err)
+		}
+		configurations = nil
+		for i := range live.Items {
+			configurations = append(configurations, &live.Items[i])
+		}
+		step, names, left = next(object, byName(configurations), s.Clock.Now())
+	}
+	if left > 0 {
+		s.queue.AddAfter(key, left)
+	}
+	if step == wait {
+		return nil
+	}
+	return s.take(ctx, resource, object, step, names)
+}

@@ -1,0 +1,210 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package objects
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
+	nsinitfake "github.com/nsinit/nsinit/sdk/generated/clientset/versioned/fake"
+	"github.com/nsinit/nsinit/sdk/util/workers"
+)
+
+// TestOrdered: of several entries with one name, only the first has an effect, with its own deadline and selection.
+func TestOrdered(t *testing.T) {
+	pods, jobs := initializerOf("a.example.com", "pods"), initializerOf("a.example.com", "jobs")
+	jobs.TimeoutSeconds = new(int32(5))
+	configurations := []*v1alpha1.InitializerConfiguration{configurationOf("2", jobs), configurationOf("1", pods)}
+	if policy, _, err := compile("jobs", configurations, exemptionsOf(nil), own); policy != nil || err != nil {
+		t.Errorf("the second entry has an effect: %v", err)
+	}
+	if byName(configurations)["a.example.com"] != &configurations[1].Initializers[0] {
+		t.Error("the deadline is that of the second entry")
+	}
+}
+
+// TestMany: kube-apiserver evaluates as many initializers and conditions as can be registered.
+func TestMany(t *testing.T) {
+	var many []v1alpha1.Initializer
+	for i := range 128 {
+		initializer := initializerOf(fmt.Sprintf("i%d.example.com", i), "pods", "jobs")
+		initializer.MatchConditions = []v1alpha1.MatchCondition{{Name: "a", Expression: `creator == ""`}, {Name: "b", Expression: `creatorGroups.all(g, g != "x")`}}
+		many = append(many, initializer)
+	}
+	for _, resource := range []string{"pods", "jobs"} {
+		policy, _, err := compile(resource, []*v1alpha1.InitializerConfiguration{configurationOf("c", many...)}, exemptionsOf(nil), own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := map[string]bool{}
+		for _, v := range policy.Spec.Variables {
+			names[v.Name] = true
+		}
+		if !names["selected3c0"] || !names["selected3c1"] {
+			t.Errorf("%s: a condition has no variable: %v", resource, slices.Sorted(maps.Keys(names)))
+		}
+		object := runtime.Object(podOf())
+		if resource == "jobs" {
+			object = jobOf(false, nil, nil)
+		}
+		got := mutate(t, policy, request{object: object, namespace: namespaceOf("x", nil, nil), user: "alice"})
+		if waiting := helper.PendingOfObject(got.(metav1.Object)); len(waiting) != 128 || waiting[127] != "i127.example.com" {
+			t.Errorf("%s: %v", resource, waiting)
+		}
+	}
+}
+
+// TestHold: kube-apiserver holds what the configurations say, except for one that it does not compile. A policy that was deleted is not in
+// force.
+func TestHold(t *testing.T) {
+	bad := initializerOf("bad.example.com", "pods")
+	bad.MatchConditions = []v1alpha1.MatchCondition{{Name: "a", Expression: "bad"}}
+	configurations := []*v1alpha1.InitializerConfiguration{
+		configurationOf("1", initializerOf("a.example.com", "pods")), configurationOf("2", bad), configurationOf("3", initializerOf("c.example.com", "pods"))}
+	client, status := fake.NewClientset(
+		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsGuard, UID: "guard"}},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsGuard}},
+		&admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsRelease}},
+		&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsRelease}},
+	), nsinitfake.NewClientset(configurations[0], configurations[1], configurations[2])
+	applies, version, removed := 0, "", false
+	client.PrependReactor("patch", "mutatingadmissionpolicies", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		applies++
+		body := string(action.(clienttesting.PatchAction).GetPatch())
+		if at := strings.Index(body, "(bad\\n)"); at >= 0 {
+			variable := strings.Count(body[:at], `"expression"`) - strings.Count(body[:strings.Index(body, `"variables"`)], `"expression"`) - 1
+			return true, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "MutatingAdmissionPolicy"}, "nsinit-objects-pods",
+				field.ErrorList{field.Invalid(field.NewPath("spec", "variables").Index(variable).Child("expression"), "bad", "undeclared reference")})
+		}
+		return false, nil, nil
+	})
+	client.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		created := action.(clienttesting.CreateAction).GetObject()
+		if pod, ok := created.(*corev1.Pod); ok {
+			pod = pod.DeepCopy()
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gateOf(version)}}
+			if removed {
+				if err := client.Tracker().Delete(admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingadmissionpolicies"), "", policyName("pods")); err != nil {
+					t.Error(err)
+				}
+			}
+			return true, pod, nil
+		}
+		return true, created, nil
+	})
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	exempt := exemptionsOf(map[string]string{"namespaces": "default"})
+	s := &session{
+		Controller: New(Dependencies{Core: client, Nsinit: status, Clock: clock, Namespace: own}), guard: "guard", queue: workers.NewQueue("test", clock, time.Second, time.Second),
+		stores: map[string]cache.SharedIndexInformer{}, policies: map[string]applied{}, rejected: map[string]string{},
+	}
+	defer s.queue.ShutDown()
+	var err error
+	if _, version, err = compile("pods", []*v1alpha1.InitializerConfiguration{configurations[0], configurations[2]}, exempt, own); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.reconcilePolicies(t.Context(), configurations, exempt); err != nil {
+		t.Fatal(err)
+	}
+	conditions := func() (all []string) {
+		for _, c := range configurations {
+			live, err := status.NsinitV1alpha1().InitializerConfigurations().Get(t.Context(), c.Name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			condition := meta.FindStatusCondition(live.Status.Conditions, v1alpha1.ConditionInForce)
+			all = append(all, string(condition.Status)+" "+condition.Reason)
+			*c = *live
+		}
+		return all
+	}
+	if got := conditions(); !slices.Equal(got, []string{"True Verified", "False Rejected", "True Verified"}) {
+		t.Error(got)
+	}
+	before := applies
+	clock.Step(recheck)
+	removed = true
+	if err := s.reconcilePolicies(t.Context(), configurations, exempt); err != nil {
+		t.Fatal(err)
+	}
+	if got := conditions(); !slices.Equal(got, []string{"False NotEvaluated", "False Rejected", "False NotEvaluated"}) || applies != before+1 {
+		t.Errorf("%v after %d writes", got, applies)
+	}
+	removed, version = false, "old"
+	for range 12 {
+		if err := s.reconcilePolicies(t.Context(), configurations, exempt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if applies != before+2 || s.delay != maxRetryDelay {
+		t.Errorf("%d writes, and the next try after %s", applies-before, s.delay)
+	}
+	s.guard = "former"
+	clock.Step(recheck)
+	if err := s.reconcilePolicies(t.Context(), configurations, exempt); err == nil {
+		t.Error("the guard is another one")
+	}
+	if err := s.notInstalled(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := conditions(); got[0] != "False NotInstalled" || got[1] != "False NotInstalled" {
+		t.Error(got)
+	}
+}
+
+// TestSameInput: what the controller writes does not wake it.
+func TestSameInput(t *testing.T) {
+	c := configurationOf("c", initializerOf("a.example.com"))
+	c.Status.Initializers = []v1alpha1.RegisteredInitializerStatus{{Name: "a.example.com"}}
+	written, reported, changed := c.DeepCopy(), c.DeepCopy(), c.DeepCopy()
+	setInForce(written, reasonError, "first", time.Unix(1, 0))
+	reported.Status.Initializers[0].ReportTime, changed.Generation = &metav1.MicroTime{Time: time.Unix(1, 0)}, 2
+	if !sameInput(c, written) || sameInput(c, reported) || sameInput(c, changed) || sameInput(nil, c) {
+		t.Error("wrong")
+	}
+	again := written.DeepCopy()
+	setInForce(again, reasonError, "second", time.Unix(2, 0))
+	if condition := meta.FindStatusCondition(again.Status.Conditions, v1alpha1.ConditionInForce); condition.Message != "first" {
+		t.Error(condition.Message)
+	}
+}
+
+// TestEnqueue: pods and Jobs that do not wait are ignored.
+func TestEnqueue(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	s := &session{queue: workers.NewQueue("test", clock, time.Second, time.Second)}
+	defer s.queue.ShutDown()
+	s.enqueue("pods", podOf(), podOf())
+	s.enqueue("pods", nil, podOf("x/y"))
+	if s.queue.Len() != 0 {
+		t.Error("an object that does not wait is in the queue")
+	}
+	s.enqueue("pods", podOf(gateOf("a.example.com")), podOf())
+	if s.queue.Len() != 1 {
+		t.Error("an object that was released is not in the queue")
+	}
+}

@@ -1,0 +1,475 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package objects
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nsinit/nsinit/artifacts"
+	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
+)
+
+const own = "nsinit-system"
+
+// rights allows verbs on names: "initialize a.example.com", or "open".
+type rights []string
+
+func (r rights) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	want := a.GetVerb() + " " + a.GetName()
+	if a.GetVerb() == v1alpha1.VerbOpen {
+		want = v1alpha1.VerbOpen
+	}
+	if slices.Contains(r, want) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+// request is a request for a pod or a Job.
+type request struct {
+	object, old runtime.Object
+	subresource string
+	namespace   *corev1.Namespace
+	user        string
+	rights      rights
+	dryRun      bool
+}
+
+func (r *request) attributes(t *testing.T) *admission.VersionedAttributes {
+	t.Helper()
+	gvk, resource := corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods")
+	if _, ok := r.object.(*batchv1.Job); ok {
+		gvk, resource = batchv1.SchemeGroupVersion.WithKind("Job"), jobs
+	}
+	r.object.GetObjectKind().SetGroupVersionKind(gvk)
+	operation := admission.Create
+	var versionedOld admission.LazyObject
+	if r.old != nil {
+		operation = admission.Update
+		r.old.GetObjectKind().SetGroupVersionKind(gvk)
+		versionedOld = admission.NewLazyObject(r.old)
+	} else {
+		versionedOld = admission.NewLazyObject(nil)
+	}
+	name := r.object.(metav1.Object).GetName()
+	attributes := admission.NewAttributesRecord(r.object, r.old, gvk, r.namespace.Name, name, resource, r.subresource, operation, &metav1.CreateOptions{}, r.dryRun, &user.DefaultInfo{Name: r.user})
+	return &admission.VersionedAttributes{Attributes: attributes, VersionedKind: gvk, VersionedObject: admission.NewLazyObject(r.object), VersionedOldObject: versionedOld}
+}
+
+// compilerOf compiles variables and conditions as kube-apiserver does.
+func compilerOf(t *testing.T, variables []admissionregistrationv1.Variable, conditions []admissionregistrationv1.MatchCondition) (*plugincel.CompositedCompiler, matchconditions.Matcher) {
+	t.Helper()
+	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
+	for _, v := range variables {
+		if result := compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, options, environment.NewExpressions); result.Error != nil {
+			t.Fatalf("variable %s: %v in\n%s", v.Name, result.Error, v.Expression)
+		}
+	}
+	var accessors []plugincel.ExpressionAccessor
+	for i := range conditions {
+		accessors = append(accessors, (*matchconditions.MatchCondition)(&conditions[i]))
+	}
+	fail := admissionregistrationv1.Fail
+	return compiler, matchconditions.NewMatcher(compiler.CompileCondition(accessors, options, environment.NewExpressions), &fail, "policy", "validate", "p")
+}
+
+// mutate returns the object after a policy.
+func mutate(t *testing.T, policy *admissionregistrationv1.MutatingAdmissionPolicy, r request) runtime.Object {
+	t.Helper()
+	compiler, matcher := compilerOf(t, policy.Spec.Variables, policy.Spec.MatchConditions)
+	ctx, attributes := compiler.CreateContext(t.Context()), r.attributes(t)
+	matched := matcher.Match(ctx, attributes, nil, r.rights)
+	if matched.Error != nil {
+		t.Fatal(matched.Error)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.MatchConstraints.NamespaceSelector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !matched.Matches || policy.Spec.MatchConstraints.NamespaceSelector != nil && !selector.Matches(labelsOf(r.namespace)) {
+		return r.object
+	}
+	evaluator := compiler.CompileMutatingEvaluator(&patch.JSONPatchCondition{Expression: policy.Spec.Mutations[0].JSONPatch.Expression},
+		plugincel.OptionalVariableDeclarations{HasAuthorizer: true, HasPatchTypes: true}, environment.NewExpressions)
+	object, err := patch.NewJSONPatcher(evaluator).Patch(ctx, patch.Request{
+		MatchedResource: attributes.GetResource(), VersionedAttributes: attributes, ObjectInterfaces: admission.NewObjectInterfacesFromScheme(scheme.Scheme),
+		OptionalVariables: plugincel.OptionalVariableBindings{Authorizer: r.rights}, Namespace: r.namespace,
+	}, celconfig.RuntimeCELCostBudget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+type labelSet map[string]string
+
+func (l labelSet) Has(key string) bool              { _, has := l[key]; return has }
+func (l labelSet) Get(key string) string            { return l[key] }
+func (l labelSet) Lookup(key string) (string, bool) { value, has := l[key]; return value, has }
+func labelsOf(namespace *corev1.Namespace) labelSet { return labelSet(namespace.Labels) }
+
+func namespaceOf(name string, labels, annotations map[string]string) *corev1.Namespace {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "1", Labels: map[string]string{corev1.LabelMetadataName: name}, Annotations: annotations}}
+	for key, value := range labels {
+		namespace.Labels[key] = value
+	}
+	return namespace
+}
+
+func podOf(gates ...string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "2"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	for _, gate := range gates {
+		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: gate})
+	}
+	return pod
+}
+
+func jobOf(suspend bool, labels map[string]string, annotations map[string]string) *batchv1.Job {
+	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j", UID: "3", Labels: labels, Annotations: annotations}, Spec: batchv1.JobSpec{Suspend: &suspend}}
+}
+
+func gateOf(name string) string { return v1alpha1.PendingPrefix + name }
+
+func configurationOf(name string, initializers ...v1alpha1.Initializer) *v1alpha1.InitializerConfiguration {
+	return &v1alpha1.InitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}, Initializers: initializers}
+}
+
+func initializerOf(name string, resources ...string) v1alpha1.Initializer {
+	initializer := v1alpha1.Initializer{Name: name}
+	for _, resource := range resources {
+		initializer.Rules = append(initializer.Rules, v1alpha1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"v1"}, Resources: []string{resource}})
+	}
+	return initializer
+}
+
+func exemptionsOf(data map[string]string) *installation.ExemptionList {
+	return installation.ParseExemptions(&corev1.ConfigMap{Data: data})
+}
+
+// TestStamp: new objects wait for the initializers that select them, in the order of the configurations. Names that the creator sets
+// have no effect.
+func TestStamp(t *testing.T) {
+	selected, conditional, served := initializerOf("c.example.com", "pods"), initializerOf("d.example.com", "pods"), initializerOf("e.example.com", "pods", "jobs")
+	selected.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}, MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: "env", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"test"}}, {Key: "off", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+	conditional.MatchConditions = []v1alpha1.MatchCondition{
+		{Name: "creator", Expression: `creator == "alice" && "dev" in creatorGroups // a comment`},
+		{Name: "namespace", Expression: `namespaceObject.metadata.name.startsWith("shop") && namespaceObject.metadata.?labels["x"].orValue("") == "" && requester != "" && namespaceObject.metadata.uid == "1"`},
+	}
+	served.Activation = new(v1alpha1.ActivationWhenServed)
+	second := configurationOf("20", initializerOf("a.example.com", "pods", "jobs"), initializerOf("b.example.com", "jobs"), selected, conditional)
+	first := configurationOf("10", served, initializerOf("z.example.com", "pods"))
+	first.Status.Initializers = []v1alpha1.RegisteredInitializerStatus{{Name: "z.example.com", Reporter: "system:serviceaccount:scanner:default"}}
+	configurations := []*v1alpha1.InitializerConfiguration{second, first, configurationOf("30", initializerOf("a.example.com", "pods"))}
+	exempt := exemptionsOf(map[string]string{"namespaces": "default\nnsinit-system", "namePrefixes": "kube-\nopenshift-", "users": "robot", "groups": "admins"})
+	policy, version, err := compile("pods", configurations, exempt, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alices := map[string]string{v1alpha1.AnnotationCreatedBy: "alice", v1alpha1.AnnotationCreatedByGroups: "dev\nops"}
+	for name, test := range map[string]struct {
+		namespace *corev1.Namespace
+		user      string
+		pod       *corev1.Pod
+		want      []string
+	}{
+		"any pod":                          {namespaceOf("x", nil, nil), "alice", podOf(), []string{gateOf("z.example.com"), gateOf("a.example.com")}},
+		"selected":                         {namespaceOf("x", map[string]string{"team": "a", "env": "prod"}, nil), "alice", podOf(), []string{gateOf("z.example.com"), gateOf("a.example.com"), gateOf("c.example.com")}},
+		"not selected by an expression":    {namespaceOf("x", map[string]string{"team": "a", "env": "test"}, nil), "alice", podOf(), []string{gateOf("z.example.com"), gateOf("a.example.com")}},
+		"not selected by another one":      {namespaceOf("x", map[string]string{"team": "a", "off": ""}, nil), "alice", podOf(), []string{gateOf("z.example.com"), gateOf("a.example.com")}},
+		"conditions":                       {namespaceOf("shop", nil, alices), "bob", podOf(), []string{gateOf("z.example.com"), gateOf("a.example.com"), gateOf("d.example.com")}},
+		"forged, out of order, and others": {namespaceOf("x", nil, nil), "alice", podOf(gateOf("a.example.com"), "other/gate", gateOf("unknown.example.com")), []string{"other/gate", gateOf("z.example.com"), gateOf("a.example.com")}},
+		"exempt namespace":                 {namespaceOf("default", nil, nil), "alice", podOf(gateOf("a.example.com")), []string{gateOf("a.example.com")}},
+		"kube-system":                      {namespaceOf("kube-system", nil, nil), "alice", podOf(), nil},
+		"nsinit":                           {namespaceOf(own, nil, nil), "alice", podOf(), nil},
+		"exempt prefix":                    {namespaceOf("openshift-x", nil, nil), "alice", podOf(), nil},
+		"exempt user":                      {namespaceOf("x", nil, nil), "robot", podOf(), nil},
+		"namespace of an initializer":      {namespaceOf("scanner", nil, nil), "alice", podOf(), []string{gateOf("a.example.com")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := mutate(t, policy, request{object: test.pod, namespace: test.namespace, user: test.user}).(*corev1.Pod)
+			var gates []string
+			for _, g := range got.Spec.SchedulingGates {
+				gates = append(gates, g.Name)
+			}
+			if diff := cmp.Diff(test.want, gates); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	probed := podOf()
+	probed.Name = probe
+	got := mutate(t, policy, request{object: probed, namespace: namespaceOf(own, nil, nil), user: "x", dryRun: true}).(*corev1.Pod)
+	if diff := cmp.Diff([]string{version}, helper.PendingOfObject(got)); diff != "" {
+		t.Errorf("the probe (-want +got):\n%s", diff)
+	}
+	if none, _, err := compile("jobs", []*v1alpha1.InitializerConfiguration{first}, exempt, own); none != nil || err != nil {
+		t.Errorf("a policy without an active initializer: %v, %v", none, err)
+	}
+	onJobs, _, err := compile("jobs", configurations, exempt, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{gateOf("a.example.com"): "0", gateOf("b.example.com"): "1"}
+	for name, test := range map[string]struct{ job, want *batchv1.Job }{
+		"a Job":            {jobOf(false, nil, nil), jobOf(true, labels, nil)},
+		"a suspended Job":  {jobOf(true, map[string]string{"app": "x"}, nil), jobOf(true, map[string]string{"app": "x", gateOf("a.example.com"): "0", gateOf("b.example.com"): "1"}, map[string]string{v1alpha1.AnnotationSuspend: "true"})},
+		"stamped before":   {jobOf(true, labels, nil), jobOf(true, labels, nil)},
+		"stamped and wish": {jobOf(true, labels, map[string]string{v1alpha1.AnnotationSuspend: "true"}), jobOf(true, labels, map[string]string{v1alpha1.AnnotationSuspend: "true"})},
+		"forged":           {jobOf(false, map[string]string{gateOf("b.example.com"): "0", gateOf("x.example.com"): "1"}, map[string]string{"a": "b"}), jobOf(true, labels, map[string]string{"a": "b"})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := mutate(t, onJobs, request{object: test.job.DeepCopy(), namespace: namespaceOf("x", nil, nil), user: "alice"}).(*batchv1.Job)
+			got.TypeMeta = metav1.TypeMeta{}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// guardPolicies returns the policies of guard.yaml.
+func guardPolicies(t *testing.T) (guard *admissionregistrationv1.ValidatingAdmissionPolicy, released *admissionregistrationv1.MutatingAdmissionPolicy) {
+	t.Helper()
+	for document := range strings.SplitSeq(artifacts.ObjectsGuard(), "\n---\n") {
+		var kind metav1.PartialObjectMetadata
+		if err := yaml.Unmarshal([]byte(document), &kind); err != nil {
+			t.Fatal(err)
+		}
+		var into any
+		switch kind.Kind + " " + kind.Name {
+		case "ValidatingAdmissionPolicy " + installation.ObjectsGuard:
+			guard = &admissionregistrationv1.ValidatingAdmissionPolicy{}
+			into = guard
+		case "MutatingAdmissionPolicy nsinit-objects-release":
+			released = &admissionregistrationv1.MutatingAdmissionPolicy{}
+			into = released
+		default:
+			continue
+		}
+		if err := yaml.UnmarshalStrict([]byte(document), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return guard, released
+}
+
+// TestGuard: only the holder of the verb initialize removes its name, and only in its turn.
+func TestGuard(t *testing.T) {
+	policy, released := guardPolicies(t)
+	compiler, matcher := compilerOf(t, policy.Spec.Variables, policy.Spec.MatchConditions)
+	var accessors []plugincel.ExpressionAccessor
+	for _, v := range policy.Spec.Validations {
+		accessors = append(accessors, &validating.ValidationCondition{Expression: v.Expression})
+	}
+	evaluator := compiler.CompileCondition(accessors, plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.NewExpressions)
+	var messages []plugincel.ExpressionAccessor
+	for _, v := range policy.Spec.Validations {
+		if v.MessageExpression != "" {
+			messages = append(messages, &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression})
+		}
+	}
+	texts := compiler.CompileCondition(messages, plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.NewExpressions)
+	a, b, mayA, mayB, open := gateOf("a.example.com"), gateOf("b.example.com"), rights{"initialize a.example.com"}, rights{"initialize b.example.com"}, rights{"open"}
+	ab := map[string]string{a: "2", b: "10"}
+	wish := map[string]string{v1alpha1.AnnotationSuspend: "true"}
+	for name, test := range map[string]struct {
+		old, updated runtime.Object
+		subresource  string
+		rights       rights
+		allowed      bool
+	}{
+		"not a pod that waits":             {podOf(), podOf(), "", nil, true},
+		"no change":                        {podOf(a, b), podOf(a, b), "", nil, true},
+		"a tenant removes the gate":        {podOf(a, b), podOf(b), "", nil, false},
+		"a tenant removes all":             {podOf(a, b), podOf(), "", nil, false},
+		"the initializer removes its gate": {podOf(a, b), podOf(b), "", mayA, true},
+		"out of order":                     {podOf(a, b), podOf(a), "", mayB, false},
+		"both together":                    {podOf(a, b), podOf(), "", append(slices.Clone(mayA), mayB...), false},
+		"another one's":                    {podOf(a, b), podOf(b), "", mayB, false},
+		"open":                             {podOf(a, b), podOf(), "", open, true},
+		"a foreign gate":                   {podOf(a, "x/y", b), podOf(a, b), "", nil, true},
+		"a gate is added":                  {podOf(), podOf(a), "", open, false},
+		"a gate is replaced":               {podOf(a), podOf(b), "", mayA, false},
+		"a Job: no change":                 {jobOf(true, ab, nil), jobOf(true, ab, nil), "", nil, true},
+		"a Job: resumed":                   {jobOf(true, ab, nil), jobOf(false, ab, nil), "", append(slices.Clone(mayA), open...), false},
+		"a Job: a tenant removes a label":  {jobOf(true, ab, nil), jobOf(true, map[string]string{b: "10"}, nil), "", nil, false},
+		"a Job: the initializer":           {jobOf(true, ab, nil), jobOf(true, map[string]string{b: "10"}, nil), "", mayA, true},
+		"a Job: out of order":              {jobOf(true, ab, nil), jobOf(true, map[string]string{a: "2"}, nil), "", mayB, false},
+		"a Job: another position":          {jobOf(true, ab, nil), jobOf(true, map[string]string{a: "2", b: "1"}, nil), "", nil, false},
+		"a Job: added":                     {jobOf(true, nil, nil), jobOf(true, map[string]string{a: "0"}, nil), "", open, false},
+		"a Job: the last, which starts it": {jobOf(true, map[string]string{a: "0"}, nil), jobOf(false, nil, nil), "", mayA, true},
+		"a Job: all, by a tenant":          {jobOf(true, ab, nil), jobOf(false, nil, nil), "", nil, false},
+		"a Job: open":                      {jobOf(true, ab, nil), jobOf(false, nil, nil), "", open, true},
+		"a Job: through the status":        {jobOf(true, map[string]string{a: "0"}, nil), jobOf(true, nil, nil), "status", mayA, false},
+		"a Job: its status":                {jobOf(true, ab, nil), jobOf(true, ab, nil), "status", nil, true},
+		"a Job: the wish":                  {jobOf(true, ab, wish), jobOf(true, ab, nil), "", nil, false},
+		"a Job: a wish":                    {jobOf(true, ab, nil), jobOf(true, ab, wish), "status", nil, false},
+		"a Job that runs: no change":       {jobOf(false, ab, nil), jobOf(false, ab, nil), "", nil, true},
+		"a Job that runs: its status":      {jobOf(false, ab, nil), jobOf(false, ab, nil), "status", nil, true},
+		"a Job that runs: a tenant":        {jobOf(false, ab, nil), jobOf(false, nil, nil), "", nil, false},
+		"a Job: released by no policy":     {jobOf(true, map[string]string{a: "0"}, nil), jobOf(true, nil, nil), "", mayA, false},
+		"a Job: released against the wish": {jobOf(true, map[string]string{a: "0"}, wish), jobOf(false, nil, nil), "", mayA, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := request{object: test.updated, old: test.old, subresource: test.subresource, namespace: namespaceOf("x", nil, nil), user: "alice", rights: test.rights}
+			attributes, ctx := r.attributes(t), compiler.CreateContext(t.Context())
+			matched := matcher.Match(ctx, attributes, nil, r.rights)
+			if matched.Error != nil {
+				t.Fatal(matched.Error)
+			}
+			allowed := true
+			if matched.Matches {
+				kind := metav1.GroupVersionKind(attributes.VersionedKind)
+				review := plugincel.CreateAdmissionRequest(attributes.Attributes, metav1.GroupVersionResource(attributes.GetResource()), kind)
+				bindings := plugincel.OptionalVariableBindings{Authorizer: r.rights}
+				results, _, err := evaluator.ForInput(ctx, attributes, review, bindings, r.namespace, celconfig.RuntimeCELCostBudget)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, result := range results {
+					if result.Error != nil {
+						t.Fatalf("validation %d: %v", i, result.Error)
+					}
+					allowed = allowed && result.EvalResult.Value() == true
+				}
+				said, _, err := texts.ForInput(ctx, attributes, review, bindings, r.namespace, celconfig.RuntimeCELCostBudget)
+				for i, text := range said {
+					if text.Error != nil {
+						t.Errorf("message %d: %v", i, text.Error)
+					}
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			if allowed != test.allowed {
+				t.Errorf("allowed: %t", allowed)
+			}
+		})
+	}
+	for name, test := range map[string]struct {
+		old, updated *batchv1.Job
+		suspended    bool
+	}{
+		"the last name":          {jobOf(true, map[string]string{a: "0"}, nil), jobOf(true, nil, nil), false},
+		"the last name and wish": {jobOf(true, map[string]string{a: "0"}, wish), jobOf(false, nil, wish), true},
+		"another name":           {jobOf(true, ab, nil), jobOf(true, map[string]string{b: "10"}, nil), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			released := released.DeepCopy()
+			released.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{}
+			got := mutate(t, released, request{object: test.updated.DeepCopy(), old: test.old, namespace: namespaceOf("x", nil, nil)}).(*batchv1.Job)
+			if *got.Spec.Suspend != test.suspended || len(got.Annotations) > 0 {
+				t.Errorf("got suspend: %t and annotations %v", *got.Spec.Suspend, got.Annotations)
+			}
+		})
+	}
+}
+
+// TestNext: objects of deleted configurations are released, and deadlines count from the creation.
+func TestNext(t *testing.T) {
+	ignore, failing := initializerOf("a.example.com"), initializerOf("b.example.com")
+	ignore.FailurePolicy, ignore.TimeoutSeconds = new(v1alpha1.Ignore), new(int32(5))
+	failing.FailurePolicy, failing.TimeoutSeconds = new(v1alpha1.Fail), new(int32(10))
+	registered := byName([]*v1alpha1.InitializerConfiguration{configurationOf("2", failing, initializerOf("a.example.com")), configurationOf("1", ignore, initializerOf("c.example.com"))})
+	created := metav1.NewTime(time.Unix(1000, 0))
+	for name, test := range map[string]struct {
+		gates []string
+		after time.Duration
+		step  step
+		names []string
+		left  time.Duration
+	}{
+		"no gate":              {nil, 0, wait, nil, 0},
+		"before the deadline":  {[]string{gateOf("a.example.com")}, 2 * time.Second, wait, nil, 3 * time.Second},
+		"Ignore":               {[]string{gateOf("a.example.com"), gateOf("b.example.com")}, 6 * time.Second, skip, []string{"a.example.com"}, 0},
+		"Fail":                 {[]string{gateOf("b.example.com")}, 10 * time.Second, fail, []string{"b.example.com"}, 0},
+		"without a policy":     {[]string{gateOf("c.example.com"), gateOf("b.example.com")}, time.Hour, wait, nil, 0},
+		"no longer registered": {[]string{gateOf("c.example.com"), gateOf("x.example.com")}, 0, release, []string{"x.example.com"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := podOf(test.gates...)
+			pod.CreationTimestamp = created
+			step, names, left := next(pod, registered, created.Add(test.after))
+			if step != test.step || !slices.Equal(names, test.names) || left != test.left {
+				t.Errorf("got %s %v after %s", step, names, left)
+			}
+		})
+	}
+}
+
+// TestTake: each write is for the version of the object for which the step was decided.
+func TestTake(t *testing.T) {
+	pod, job := podOf("x/y", gateOf("a.example.com")), jobOf(true, map[string]string{gateOf("a.example.com"): "0"}, nil)
+	pod.Namespace, pod.ResourceVersion, job.Namespace, job.ResourceVersion = "n", "7", "n", "8"
+	events := record.NewFakeRecorder(10)
+	client := fake.NewClientset(pod, job)
+	s := &session{Controller: New(Dependencies{Core: client, Events: events, Clock: clock.RealClock{}})}
+	metadata := &metav1.PartialObjectMetadata{ObjectMeta: job.ObjectMeta}
+	names := []string{"a.example.com"}
+	for _, err := range []error{
+		s.take(t.Context(), "jobs", metadata, skip, names), s.take(t.Context(), "jobs", metadata, fail, names),
+		s.take(t.Context(), "pods", pod, skip, names), s.take(t.Context(), "pods", pod, fail, names), s.take(t.Context(), "pods", pod, fail, names),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	var bodies []string
+	for _, action := range client.Actions() {
+		switch action := action.(type) {
+		case clienttesting.PatchAction:
+			bodies = append(bodies, string(action.GetPatch()))
+		case clienttesting.DeleteAction:
+			bodies = append(bodies, fmt.Sprintf("delete %s %s", *action.GetDeleteOptions().Preconditions.UID, *action.GetDeleteOptions().Preconditions.ResourceVersion))
+		}
+	}
+	wants := []string{`{"metadata":{"labels":{"initializers.nsinit.dev/a.example.com":null},"resourceVersion":"8","uid":"3"}}`, `"type":"FailureTarget"`,
+		`{"metadata":{"resourceVersion":"7","uid":"2"},"spec":{"schedulingGates":[{"name":"x/y"}]}}`, "delete 2 7", "delete 2 7"}
+	for _, want := range wants {
+		if !slices.ContainsFunc(bodies, func(body string) bool { return strings.Contains(body, want) }) {
+			t.Errorf("no request has %s: %q", want, bodies)
+		}
+	}
+	if len(events.Events) != 4 { // the last object did not exist
+		t.Errorf("there are %d events", len(events.Events))
+	}
+}
