@@ -186,11 +186,6 @@ func TestSameInput(t *testing.T) {
 	if !sameInput(c, written) || sameInput(c, reported) || sameInput(c, changed) || sameInput(nil, c) {
 		t.Error("wrong")
 	}
-	again := written.DeepCopy()
-	setInForce(again, reasonError, "second", time.Unix(2, 0))
-	if condition := meta.FindStatusCondition(again.Status.Conditions, v1alpha1.ConditionInForce); condition.Message != "first" {
-		t.Error(condition.Message)
-	}
 }
 
 // TestEnqueue: pods and Jobs that do not wait are ignored.

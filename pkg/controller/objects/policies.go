@@ -74,7 +74,7 @@ func (s *session) reconcilePolicies(ctx context.Context, configurations []*v1alp
 	err := s.hold(ctx, configurations, exempt)
 	switch {
 	case errors.Is(err, errNotEvaluated):
-		reason, message, err = reasonNotEvaluated, err.Error(), nil
+		reason, message, err = reasonNotEvaluated, errNotEvaluated.Error(), nil // without the resource, which can vary
 		s.delay = min(max(2*s.delay, verifyPeriod), maxRetryDelay)
 		s.queue.AddAfter(keyPolicies, s.delay)
 	case isUnsupported(err):
@@ -314,7 +314,7 @@ func (s *session) writeStatus(ctx context.Context, c *v1alpha1.InitializerConfig
 	return s.updateStatus(ctx, c, updated)
 }
 
-// setInForce sets the conditions of a configuration. The text of an error can vary, so the first one stays.
+// setInForce sets the conditions of a configuration.
 func setInForce(c *v1alpha1.InitializerConfiguration, reason, message string, now time.Time) {
 	status := metav1.ConditionFalse
 	if reason == reasonVerified {
@@ -322,9 +322,6 @@ func setInForce(c *v1alpha1.InitializerConfiguration, reason, message string, no
 	}
 	for _, kind := range []string{v1alpha1.ConditionInForce, v1alpha1.ConditionReady} {
 		condition := metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: c.Generation, LastTransitionTime: metav1.NewTime(now)}
-		if old := meta.FindStatusCondition(c.Status.Conditions, kind); old != nil && old.Reason == reason && old.ObservedGeneration == c.Generation && reason != reasonVerified {
-			condition.Message = old.Message
-		}
 		meta.SetStatusCondition(&c.Status.Conditions, condition)
 	}
 }
