@@ -196,7 +196,6 @@ func (o *objectTurns) conclude(ctx context.Context, resource string, object Obje
 			o.ended[object.GetUID()] = true
 		}
 	}
-	var permanent *failure
 	switch {
 	case r.options.DryRun:
 		finish()
@@ -213,7 +212,7 @@ func (o *objectTurns) conclude(ctx context.Context, resource string, object Obje
 		return resultDone, nil
 	}
 	r.options.Events.Eventf(object, corev1.EventTypeWarning, eventInitializerError, "Initializer %q: %s", r.options.Name, shorten(err.Error()))
-	if errors.As(err, &permanent) {
+	if _, permanent := errors.AsType[*failure](err); permanent {
 		finish()
 		logger.Error(err, "The initialization of the object failed")
 		return resultFailed, nil

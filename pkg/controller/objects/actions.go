@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -123,8 +124,6 @@ func patchOf(object metav1.Object, labels, more map[string]any) ([]byte, error) 
 		metadata["labels"] = labels
 	}
 	patch := map[string]any{"metadata": metadata}
-	for key, value := range more {
-		patch[key] = value
-	}
+	maps.Copy(patch, more)
 	return json.Marshal(patch)
 }

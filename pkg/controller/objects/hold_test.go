@@ -95,8 +95,9 @@ func TestHold(t *testing.T) {
 	client.PrependReactor("patch", "mutatingadmissionpolicies", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		applies++
 		body := string(action.(clienttesting.PatchAction).GetPatch())
-		if at := strings.Index(body, "(bad\\n)"); at >= 0 {
-			variable := strings.Count(body[:at], `"expression"`) - strings.Count(body[:strings.Index(body, `"variables"`)], `"expression"`) - 1
+		if before, _, bad := strings.Cut(body, "(bad\\n)"); bad {
+			_, variables, _ := strings.Cut(before, `"variables"`)
+			variable := strings.Count(variables, `"expression"`) - 1
 			return true, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "MutatingAdmissionPolicy"}, "nsinit-objects-pods",
 				field.ErrorList{field.Invalid(field.NewPath("spec", "variables").Index(variable).Child("expression"), "bad", "undeclared reference")})
 		}

@@ -9,6 +9,7 @@ package objects
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -147,9 +148,7 @@ func labelsOf(namespace *corev1.Namespace) labelSet { return labelSet(namespace.
 
 func namespaceOf(name string, labels, annotations map[string]string) *corev1.Namespace {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "1", Labels: map[string]string{corev1.LabelMetadataName: name}, Annotations: annotations}}
-	for key, value := range labels {
-		namespace.Labels[key] = value
-	}
+	maps.Copy(namespace.Labels, labels)
 	return namespace
 }
 
