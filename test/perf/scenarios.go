@@ -19,6 +19,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -90,6 +91,7 @@ func scenarios() []scenario {
 		}},
 		scenario{name: "write", rounds: 3, arms: writeArms(), together: writes((*plane).secretUpdates)},
 		scenario{name: "write of ConfigMaps", rounds: 5, arms: writeArms(), together: writes((*plane).updates)},
+		scenario{name: "write of pods", rounds: 5, arms: writeArms(), together: writes((*plane).podCreations)},
 		scenario{name: "scale", rounds: 1, arms: []arm{{name: plainArm, fresh: true, measure: scale}, {name: nsinitArm, nsinit: true, fresh: true, measure: scale}}},
 	)
 }
@@ -347,6 +349,40 @@ func (p *plane) secretUpdates(ctx context.Context, namespace string) (func() err
 		object.StringData = map[string]string{"value": fmt.Sprint(n)}
 		object, err = secrets.Update(ctx, object, metav1.UpdateOptions{})
 		return err
+	}, nil
+}
+
+// podCreations returns a function that creates and deletes a pod. With nsinit, the component objects is installed, and an initializer is
+// registered for the pods of another namespace.
+func (p *plane) podCreations(ctx context.Context, namespace string) (func() error, error) {
+	pods := p.core.CoreV1().Pods(namespace)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}}}
+	if p.serves {
+		dir := filepath.Join(p.Root, "artifacts", "deploy", "components", "objects")
+		if _, err := p.Admin(ctx, "apply", "--server-side", "-f", filepath.Join(dir, "guard.yaml"), "-f", filepath.Join(dir, "rights.yaml")); err != nil {
+			return nil, err
+		}
+		all := p.nsinit.NsinitV1alpha1().InitializerConfigurations()
+		if _, err := all.Create(ctx, &v1alpha1.InitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "perf"}, Initializers: []v1alpha1.Initializer{{
+			Name:              "perf.example.com",
+			Rules:             []v1alpha1.Rule{{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"perf": "another"}},
+		}}}, metav1.CreateOptions{}); err != nil {
+			return nil, err
+		}
+		if err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			stored, err := all.Get(ctx, "perf", metav1.GetOptions{})
+			return err == nil && meta.IsStatusConditionTrue(stored.Status.Conditions, v1alpha1.ConditionInForce), err
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return func() error {
+		created, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		return pods.Delete(ctx, created.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 	}, nil
 }
 
