@@ -208,16 +208,45 @@ func (p *NamespaceInitializers) validateObjects(ctx context.Context, attributes 
 	return nil
 }
 
-// authorizeRegistration refuses to add, change or remove an entry of an initializer that the user may not register.
+// authorizeRegistration refuses to add, change or remove an entry of an initializer that the user may not register, and to change the order
+// of several such entries.
 func authorizeRegistration[E any](ctx context.Context, checker *authorization.Checker, attributes admission.Attributes, name func(E) string, written, former []E) error {
-	for _, entry := range slices.Concat(written, former) {
-		same := func(other E) bool { return equality.Semantic.DeepEqual(entry, other) }
-		if slices.ContainsFunc(written, same) && slices.ContainsFunc(former, same) {
-			continue
+	refusal := func(what, entry string, err error) error {
+		return authorization.Refusal(attributes.GetResource().GroupResource(), attributes.GetName(),
+			fmt.Errorf("initializers: cannot %s the entry of %q without the verb %q on all namespaces: %w", what, entry, v1alpha1.VerbOpen, err))
+	}
+	kept := func(entries, others []E) (names []string, changed []E) {
+		for _, entry := range entries {
+			if slices.ContainsFunc(others, func(other E) bool { return equality.Semantic.DeepEqual(entry, other) }) {
+				names = append(names, name(entry))
+			} else {
+				changed = append(changed, entry)
+			}
 		}
+		return names, changed
+	}
+	after, added := kept(written, former)
+	before, removed := kept(former, written)
+	for _, entry := range slices.Concat(added, removed) {
 		if err := checker.MayRegister(ctx, name(entry)); err != nil {
-			return authorization.Refusal(attributes.GetResource().GroupResource(), attributes.GetName(),
-				fmt.Errorf("initializers: cannot add, change or remove the entry of %q without the verb %q on all namespaces: %w", name(entry), v1alpha1.VerbOpen, err))
+			return refusal("add, change or remove", name(entry), err)
+		}
+	}
+	if slices.Equal(after, before) {
+		return nil
+	}
+	var others []string // that the user may not register, as they were
+	for _, entry := range before {
+		if checker.MayRegister(ctx, entry) != nil {
+			others = append(others, entry)
+		}
+	}
+	for _, entry := range after {
+		if err := checker.MayRegister(ctx, entry); err != nil {
+			if len(others) == 0 || others[0] != entry {
+				return refusal("move", entry, err)
+			}
+			others = others[1:]
 		}
 	}
 	return nil

@@ -78,10 +78,10 @@ func newTestLifecycle() *nsinit.NamespaceLifecycle {
 	return &nsinit.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "ns"}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u"}}
 }
 
-// TestRegistration: a user adds, changes and removes only the entries of initializers that it may act as. Every other write is
+// TestRegistration: a user adds, changes, moves and removes only the entries of initializers that it may act as. Every other write is
 // allowed, also if the configurations cannot be read.
 func TestRegistration(t *testing.T) {
-	const own, other = "own.example.com", "other.example.com"
+	const own, other, third = "own.example.com", "other.example.com", "third.example.com"
 	entry := func(name string, finalizer bool) v1alpha1.RegisteredInitializer {
 		return v1alpha1.RegisteredInitializer{Name: name, Finalizer: finalizer}
 	}
@@ -103,6 +103,7 @@ func TestRegistration(t *testing.T) {
 		"another":            {nil, entries{entry(own, true), entry(other, true)}, "", false},
 		"nothing changed":    {entries{entry(other, true)}, entries{entry(other, true)}, "", true},
 		"another order":      {entries{entry(other, true), entry(own, true)}, entries{entry(own, true), entry(other, true)}, "", true},
+		"order of others":    {entries{entry(other, true), entry(own, true), entry(third, true)}, entries{entry(third, true), entry(own, true), entry(other, true)}, "", false},
 		"its own beside one": {entries{entry(other, true)}, entries{entry(other, true), entry(own, true)}, "", true},
 		"its own changed":    {entries{entry(other, true), entry(own, true)}, entries{entry(other, true), entry(own, false)}, "", true},
 		"its own removed":    {entries{entry(other, true), entry(own, true)}, entries{entry(other, true)}, "", true},

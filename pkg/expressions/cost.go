@@ -24,7 +24,7 @@ import (
 // Sizes of the variables that the estimate assumes. Conditions cannot read more entries. Longer names of users and groups
 // cost more: then MaxConditionCost ends the evaluation.
 const (
-	maxEntries   = 1024 // labels, annotations and groups
+	MaxEntries   = 1024 // labels, annotations and groups
 	maxUser      = 1024 // characters of the name of a user
 	maxGroup     = 256  // characters of the name of a group
 	maxUID       = 36
@@ -48,13 +48,13 @@ func sizeAt(path []string) *checker.SizeEstimate {
 	case slices.Equal(path, []string{"creator"}), slices.Equal(path, []string{"requester"}):
 		largest = maxUser
 	case slices.Equal(path, []string{"creatorGroups"}):
-		largest = maxEntries
+		largest = MaxEntries
 	case len(path) == 2 && path[0] == "creatorGroups":
 		largest = maxGroup
 	case len(path) < 3 || path[0] != "namespaceObject" || path[1] != "metadata":
 		return nil
 	case len(path) == 3:
-		largest = map[string]int{"name": maxName, "uid": maxUID, "labels": maxEntries, "annotations": maxEntries}[path[2]]
+		largest = map[string]int{"name": maxName, "uid": maxUID, "labels": MaxEntries, "annotations": MaxEntries}[path[2]]
 	case path[3] == "@keys":
 		largest = maxKey
 	case path[2] == "labels":

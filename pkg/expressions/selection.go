@@ -146,8 +146,8 @@ func (s *Selection) estimate(expression string) (uint64, error) {
 func SelectionVariables(namespace *corev1.Namespace) map[string]any {
 	variables := Variables(namespace)
 	limit := func(in map[string]any, key string, count int) {
-		if count > maxEntries {
-			in[key] = types.NewErr("there are %d %s, and a condition can read at most %d", count, key, maxEntries)
+		if count > MaxEntries {
+			in[key] = types.NewErr("there are %d %s, and a condition can read at most %d", count, key, MaxEntries)
 		}
 	}
 	metadata, _ := variables["namespaceObject"].(map[string]any)["metadata"].(map[string]any)

@@ -93,7 +93,7 @@ func TestEstimate(t *testing.T) {
 		Name: strings.Repeat("n", maxName), UID: "12345678-1234-1234-1234-123456789012", Labels: map[string]string{}, Annotations: map[string]string{},
 	}}
 	var groups []string
-	for i := range maxEntries {
+	for i := range MaxEntries {
 		groups = append(groups, fmt.Sprintf("%0*d", maxGroup, i))
 		large.Labels[fmt.Sprintf("%0*d", maxKey, i)] = strings.Repeat("v", maxLabel)
 	}
@@ -133,12 +133,12 @@ func TestRuntimeLimit(t *testing.T) {
 // TestTooManyEntries: conditions that read too many labels, annotations or groups fail, and others do not.
 func TestTooManyEntries(t *testing.T) {
 	many := map[string]string{}
-	for i := range maxEntries + 1 {
+	for i := range MaxEntries + 1 {
 		many[fmt.Sprint(i)] = ""
 	}
 	labelled, annotated, grouped := namespaceOf("alice"), namespaceOf("alice"), namespaceOf("alice")
 	labelled.Labels, annotated.Annotations = many, many
-	grouped.Annotations[v1alpha1.AnnotationCreatedByGroups] = strings.Repeat("g\n", maxEntries+1)
+	grouped.Annotations[v1alpha1.AnnotationCreatedByGroups] = strings.Repeat("g\n", MaxEntries+1)
 	s := NewSelection()
 	for name, test := range map[string]struct {
 		namespace  *corev1.Namespace

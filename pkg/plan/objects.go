@@ -22,6 +22,8 @@ const (
 	maxSelectionCost  = 1_000_000
 	maxSelectionsCost = 5_000_000
 	maxSelectionsSize = 512 << 10
+	// overhead is the size of what a policy has around a condition, or around a requirement of a selector.
+	overhead = 200
 )
 
 // ValidateObjects refuses initializers of a configuration with which kube-apiserver could refuse every pod or Job, unless it could
@@ -50,11 +52,11 @@ func ValidateObjects(written, former, others []v1alpha1.Initializer, cost func(e
 	}{
 		{"number of initializers", before.count, after.count, maxInitializers},
 		{"estimated cost of matchConditions", before.cost, after.cost, maxSelectionsCost},
-		{"size of matchConditions in bytes", before.size, after.size, maxSelectionsSize},
+		{"size of matchConditions and namespaceSelectors in bytes", before.size, after.size, maxSelectionsSize},
 	} {
 		if sum.after > max(sum.before, sum.limit) {
 			errs = append(errs, field.Invalid(path, fmt.Sprintf("%d initializers", len(written)),
-				fmt.Sprintf("the %s of all InitializerConfigurations is %d, and may be %d: remove initializers or conditions", sum.what, sum.after, sum.limit)))
+				fmt.Sprintf("the %s of all InitializerConfigurations is %d, and may be %d: remove initializers, conditions or values", sum.what, sum.after, sum.limit)))
 		}
 	}
 	return errs
@@ -71,7 +73,18 @@ func (w *weighed) add(initializer *v1alpha1.Initializer, cost func(expression st
 			estimate = expressions.MaxConditionCost
 		}
 		single += estimate
-		w.size += uint64(len(condition.Expression))
+		w.size += uint64(len(condition.Expression) + overhead)
+	}
+	if selector := initializer.NamespaceSelector; selector != nil {
+		for key, value := range selector.MatchLabels {
+			w.size += uint64(len(key) + len(value) + overhead)
+		}
+		for _, requirement := range selector.MatchExpressions {
+			w.size += uint64(len(requirement.Key) + overhead)
+			for _, value := range requirement.Values {
+				w.size += uint64(len(value) + len(`"", `))
+			}
+		}
 	}
 	w.count, w.cost, w.largest = w.count+1, w.cost+single, max(w.largest, single)
 	return single

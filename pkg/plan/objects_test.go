@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
@@ -33,6 +35,12 @@ func TestValidateObjects(t *testing.T) {
 		}
 		return all
 	}
+	values := make([]string, 9000)
+	for i := range values {
+		values[i] = strings.Repeat("v", 60)
+	}
+	selecting := of(1)
+	selecting[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: values}}}
 	for name, test := range map[string]struct {
 		written, former, others []v1alpha1.Initializer
 		field                   string
@@ -47,6 +55,7 @@ func TestValidateObjects(t *testing.T) {
 		"as before":               {of(1, "refused"), of(1, "refused"), nil, ""},
 		"costly together":         {of(1, "600000"), nil, of(8, "600000"), "initializers"},
 		"the limit together":      {of(1, "200000"), nil, of(8, "600000"), ""},
+		"a long selector":         {selecting, nil, nil, "initializers"},
 		"long":                    {of(1, strings.Repeat(" ", 16<<10)+"1"), nil, of(32, strings.Repeat(" ", 16<<10)+"1"), "initializers"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -345,6 +345,12 @@ func (o *objectsTest) tryJobs() {
 		}
 	}
 	o.waitPods("job-name=runs")
+	forged := plainJob("forged", false)
+	forged.Spec.Template.Labels = map[string]string{a: "0"}
+	_, err := o.tenant.BatchV1().Jobs(o.namespace).Create(ctx, forged, metav1.CreateOptions{})
+	if err := framework.RefusedBy("nsinit-objects-templates", err, ""); err != nil {
+		o.t.Errorf("a tenant forges a label of the pod template: %v", err)
+	}
 }
 
 // waitPods waits until a pod of a workload waits for both initializers, and returns it.

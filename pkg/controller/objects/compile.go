@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nsinit/nsinit/artifacts"
+	"github.com/nsinit/nsinit/pkg/expressions"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
@@ -113,14 +114,15 @@ func compile(resource string, configurations []*v1alpha1.InitializerConfiguratio
 			continue
 		}
 		// The cost of each variable is limited, so each condition is one. The names begin with that of the initializer, see culprit.
-		name := fmt.Sprintf("%s%d", selectedPrefix, i)
+		// kube-apiserver names the variable if a condition fails, so it also has the name of the initializer.
+		name := fmt.Sprintf("%s%d_%s", selectedPrefix, i, strings.NewReplacer(".", "_", "-", "_").Replace(initializer.Name))
 		selection := []string{"!variables.probe"}
 		if namespaces := reporters(configurations, initializer.Name); len(namespaces) > 0 {
 			selection = append(selection, fmt.Sprintf("!(request.namespace in %s)", list(namespaces)))
 		}
 		selection = append(selection, selects(initializer.NamespaceSelector)...)
 		for j, condition := range initializer.MatchConditions {
-			v := admissionregistrationv1.Variable{Name: fmt.Sprintf("%sc%d", name, j), Expression: inLoops(condition.Expression)}
+			v := admissionregistrationv1.Variable{Name: fmt.Sprintf("%s_%d", name, j), Expression: inLoops(condition.Expression)}
 			spec.Variables, selection = append(spec.Variables, v), append(selection, "variables."+v.Name)
 		}
 		spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: name, Expression: strings.Join(selection, " && ")})
@@ -160,8 +162,9 @@ func variables() (all []admissionregistrationv1.Variable) {
 		{"onBehalfOf", `variables.annotations[?"` + v1alpha1.AnnotationOnBehalfOf + `"].orValue("")`},
 		{"creator", `variables.requester != "" && variables.onBehalfOf != "" ? variables.onBehalfOf : variables.requester`},
 		{"creatorGroups", `variables.creator != variables.requester ? ["` + user.AllAuthenticated + `"] : ` +
-			`variables.annotations[?"` + v1alpha1.AnnotationCreatedByGroups + `"].orValue("").split("\n").filter(group, group != "")`},
-		{"selected", `{"metadata": {"name": dyn(namespaceObject.metadata.name), "uid": dyn(namespaceObject).metadata.uid, "labels": dyn(variables.labels), "annotations": dyn(variables.annotations)}}`},
+			bounded(`variables.annotations[?"`+v1alpha1.AnnotationCreatedByGroups+`"].orValue("").split("\n").filter(group, group != "")`, "groups")},
+		{"namespaceObject", `{"metadata": {"name": dyn(namespaceObject.metadata.name), "uid": dyn(namespaceObject).metadata.uid, ` +
+			`"labels": dyn(` + bounded("variables.labels", "labels") + `), "annotations": dyn(` + bounded("variables.annotations", "annotations") + `)}}`},
 	} {
 		all = append(all, admissionregistrationv1.Variable{Name: v[0], Expression: v[1]})
 	}
@@ -192,10 +195,20 @@ func selects(selector *metav1.LabelSelector) (conditions []string) {
 }
 
 // inLoops returns a condition of an initializer for a policy. The names that it uses are those of pkg/expressions, so it gets them from
-// loops over one item.
+// loops over one item. A name that it does not use is not evaluated, because this can fail.
 func inLoops(condition string) string {
-	return fmt.Sprintf("[variables.creator].exists(creator, [variables.creatorGroups].exists(creatorGroups, [variables.requester].exists(requester, "+
-		"[variables.selected].exists(namespaceObject, (%s\n)))))", condition)
+	text := "(" + condition + "\n)"
+	for _, name := range []string{"namespaceObject", "requester", "creatorGroups", "creator"} {
+		if strings.Contains(condition, name) {
+			text = fmt.Sprintf("[variables.%[1]s].exists(%[1]s, %[2]s)", name, text)
+		}
+	}
+	return text
+}
+
+// bounded returns an expression that fails if a list or map has more entries than a condition can read, as in pkg/expressions.
+func bounded(entries, what string) string {
+	return fmt.Sprintf(`[%[1]s].map(e, size(e) <= %[2]d ? e : {"": e}["there are more than %[2]d %[3]s"])[0]`, entries, expressions.MaxEntries, what)
 }
 
 // culprit returns the configuration with the expression because of which kube-apiserver refuses a policy, or nil.

@@ -64,7 +64,7 @@ func TestMany(t *testing.T) {
 		for _, v := range policy.Spec.Variables {
 			names[v.Name] = true
 		}
-		if !names["selected3c0"] || !names["selected3c1"] {
+		if !names["selected3_i3_example_com_0"] || !names["selected3_i3_example_com_1"] {
 			t.Errorf("%s: a condition has no variable: %v", resource, slices.Sorted(maps.Keys(names)))
 		}
 		object := runtime.Object(podOf())
@@ -85,9 +85,11 @@ func TestHold(t *testing.T) {
 	bad.MatchConditions = []v1alpha1.MatchCondition{{Name: "a", Expression: "bad"}}
 	configurations := []*v1alpha1.InitializerConfiguration{
 		configurationOf("1", initializerOf("a.example.com", "pods")), configurationOf("2", bad), configurationOf("3", initializerOf("c.example.com", "pods"))}
+	guards := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsGuard}}
+	guards.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 	client, status := fake.NewClientset(
 		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsGuard, UID: "guard"}},
-		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsGuard}},
+		guards,
 		&admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsRelease}},
 		&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsRelease}},
 	), nsinitfake.NewClientset(configurations[0], configurations[1], configurations[2])
@@ -163,6 +165,30 @@ func TestHold(t *testing.T) {
 	}
 	if applies != before+2 || s.delay != maxRetryDelay {
 		t.Errorf("%d writes, and the next try after %s", applies-before, s.delay)
+	}
+	bindings, matches := client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings(), &admissionregistrationv1.MatchResources{}
+	for what, change := range map[string]func(narrow bool) error{
+		"audits only": func(narrow bool) error {
+			guards.Spec.ValidationActions[0] = map[bool]admissionregistrationv1.ValidationAction{true: admissionregistrationv1.Audit, false: admissionregistrationv1.Deny}[narrow]
+			_, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Update(t.Context(), guards, metav1.UpdateOptions{})
+			return err
+		},
+		"stamps only some": func(narrow bool) error {
+			stamps := binding("pods")
+			stamps.Spec.MatchResources = map[bool]*admissionregistrationv1.MatchResources{true: matches}[narrow]
+			_, err := bindings.Update(t.Context(), stamps, metav1.UpdateOptions{})
+			return err
+		},
+	} {
+		for _, narrow := range []bool{true, false} {
+			if err := change(narrow); err != nil {
+				t.Fatal(err)
+			}
+			clock.Step(recheck)
+			if err := s.reconcilePolicies(t.Context(), configurations, exempt); (err != nil) != narrow {
+				t.Errorf("%s %t: %v", what, narrow, err)
+			}
+		}
 	}
 	s.guard = "former"
 	clock.Step(recheck)

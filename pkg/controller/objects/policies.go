@@ -205,11 +205,14 @@ func (s *session) complete(ctx context.Context) error {
 	if isUnsupported(releaseErr) {
 		return releaseErr
 	}
-	_, releasesErr := registrations.MutatingAdmissionPolicyBindings().Get(ctx, installation.ObjectsRelease, metav1.GetOptions{})
+	releases, releasesErr := registrations.MutatingAdmissionPolicyBindings().Get(ctx, installation.ObjectsRelease, metav1.GetOptions{})
 	guard, guardErr := registrations.ValidatingAdmissionPolicies().Get(ctx, installation.ObjectsGuard, metav1.GetOptions{})
-	_, guardsErr := registrations.ValidatingAdmissionPolicyBindings().Get(ctx, installation.ObjectsGuard, metav1.GetOptions{})
+	guards, guardsErr := registrations.ValidatingAdmissionPolicyBindings().Get(ctx, installation.ObjectsGuard, metav1.GetOptions{})
 	if err := errors.Join(guardErr, guardsErr, releaseErr, releasesErr); err != nil {
 		return fmt.Errorf("%w: apply the component objects again", err)
+	}
+	if !slices.Contains(guards.Spec.ValidationActions, admissionregistrationv1.Deny) || guards.Spec.MatchResources != nil || releases.Spec.MatchResources != nil {
+		return fmt.Errorf("the bindings of %s and %s were changed: delete them, and apply the component objects again", installation.ObjectsGuard, installation.ObjectsRelease)
 	}
 	if guard.UID != s.guard {
 		return fmt.Errorf("ValidatingAdmissionPolicy %s was created again", installation.ObjectsGuard)
@@ -228,7 +231,9 @@ func (s *session) identity(ctx context.Context, resource, version string) (uids 
 		uids[0] = policy.UID
 		var binding *admissionregistrationv1.MutatingAdmissionPolicyBinding
 		if binding, err = registrations.MutatingAdmissionPolicyBindings().Get(ctx, policyName(resource), metav1.GetOptions{}); err == nil {
-			uids[1] = binding.UID
+			if uids[1] = binding.UID; binding.Spec.MatchResources != nil {
+				return uids, fmt.Errorf("MutatingAdmissionPolicyBinding %s has matchResources: delete it, and it is created again", policyName(resource))
+			}
 		}
 	}
 	if apierrors.IsNotFound(err) { // apply it again

@@ -38,6 +38,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nsinit/nsinit/artifacts"
+	"github.com/nsinit/nsinit/pkg/expressions"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
@@ -114,6 +115,15 @@ func compilerOf(t *testing.T, variables []admissionregistrationv1.Variable, cond
 // mutate returns the object after a policy.
 func mutate(t *testing.T, policy *admissionregistrationv1.MutatingAdmissionPolicy, r request) runtime.Object {
 	t.Helper()
+	object, err := tryMutate(t, policy, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func tryMutate(t *testing.T, policy *admissionregistrationv1.MutatingAdmissionPolicy, r request) (runtime.Object, error) {
+	t.Helper()
 	compiler, matcher := compilerOf(t, policy.Spec.Variables, policy.Spec.MatchConditions)
 	ctx, attributes := compiler.CreateContext(t.Context()), r.attributes(t)
 	matched := matcher.Match(ctx, attributes, nil, r.rights)
@@ -125,18 +135,14 @@ func mutate(t *testing.T, policy *admissionregistrationv1.MutatingAdmissionPolic
 		t.Fatal(err)
 	}
 	if !matched.Matches || policy.Spec.MatchConstraints.NamespaceSelector != nil && !selector.Matches(labelsOf(r.namespace)) {
-		return r.object
+		return r.object, nil
 	}
 	evaluator := compiler.CompileMutatingEvaluator(&patch.JSONPatchCondition{Expression: policy.Spec.Mutations[0].JSONPatch.Expression},
 		plugincel.OptionalVariableDeclarations{HasAuthorizer: true, HasPatchTypes: true}, environment.NewExpressions)
-	object, err := patch.NewJSONPatcher(evaluator).Patch(ctx, patch.Request{
+	return patch.NewJSONPatcher(evaluator).Patch(ctx, patch.Request{
 		MatchedResource: attributes.GetResource(), VersionedAttributes: attributes, ObjectInterfaces: admission.NewObjectInterfacesFromScheme(scheme.Scheme),
 		OptionalVariables: plugincel.OptionalVariableBindings{Authorizer: r.rights}, Namespace: r.namespace,
 	}, celconfig.RuntimeCELCostBudget)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return object
 }
 
 type labelSet map[string]string
@@ -248,17 +254,54 @@ func TestStamp(t *testing.T) {
 	}
 	labels := map[string]string{gateOf("a.example.com"): "0", gateOf("b.example.com"): "1"}
 	for name, test := range map[string]struct{ job, want *batchv1.Job }{
-		"a Job":            {jobOf(false, nil, nil), jobOf(true, labels, nil)},
-		"a suspended Job":  {jobOf(true, map[string]string{"app": "x"}, nil), jobOf(true, map[string]string{"app": "x", gateOf("a.example.com"): "0", gateOf("b.example.com"): "1"}, map[string]string{v1alpha1.AnnotationSuspend: "true"})},
-		"stamped before":   {jobOf(true, labels, nil), jobOf(true, labels, nil)},
-		"stamped and wish": {jobOf(true, labels, map[string]string{v1alpha1.AnnotationSuspend: "true"}), jobOf(true, labels, map[string]string{v1alpha1.AnnotationSuspend: "true"})},
-		"forged":           {jobOf(false, map[string]string{gateOf("b.example.com"): "0", gateOf("x.example.com"): "1"}, map[string]string{"a": "b"}), jobOf(true, labels, map[string]string{"a": "b"})},
+		"a Job":                {jobOf(false, nil, nil), jobOf(true, labels, nil)},
+		"a suspended Job":      {jobOf(true, map[string]string{"app": "x"}, nil), jobOf(true, map[string]string{"app": "x", gateOf("a.example.com"): "0", gateOf("b.example.com"): "1"}, map[string]string{v1alpha1.AnnotationSuspend: "true"})},
+		"stamped before":       {jobOf(true, labels, nil), jobOf(true, labels, nil)},
+		"stamped and wish":     {jobOf(true, labels, map[string]string{v1alpha1.AnnotationSuspend: "true"}), jobOf(true, labels, map[string]string{v1alpha1.AnnotationSuspend: "true"})},
+		"forged and suspended": {jobOf(true, map[string]string{gateOf("b.example.com"): "0"}, nil), jobOf(true, labels, map[string]string{v1alpha1.AnnotationSuspend: "true"})},
+		"forged":               {jobOf(false, map[string]string{gateOf("b.example.com"): "0", gateOf("x.example.com"): "1"}, map[string]string{"a": "b"}), jobOf(true, labels, map[string]string{"a": "b"})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := mutate(t, onJobs, request{object: test.job.DeepCopy(), namespace: namespaceOf("x", nil, nil), user: "alice"}).(*batchv1.Job)
 			got.TypeMeta = metav1.TypeMeta{}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEntries: a condition that reads more labels, annotations or groups than pkg/expressions allows fails, and others do not.
+func TestEntries(t *testing.T) {
+	labels, annotations, groups := map[string]string{}, map[string]string{}, map[string]string{}
+	for i := range expressions.MaxEntries + 1 {
+		labels[fmt.Sprint("l", i)], annotations[fmt.Sprint("a", i)] = "", ""
+	}
+	groups[v1alpha1.AnnotationCreatedByGroups] = strings.Repeat("g\n", expressions.MaxEntries+1)
+	for name, test := range map[string]struct {
+		condition string
+		namespace *corev1.Namespace
+		says      string
+	}{
+		"labels":           {`"x" in namespaceObject.metadata.labels`, namespaceOf("x", labels, nil), "there are more than 1024 labels"},
+		"annotations":      {`"x" in namespaceObject.metadata.annotations`, namespaceOf("x", nil, annotations), "there are more than 1024 annotations"},
+		"groups":           {`"x" in creatorGroups`, namespaceOf("x", nil, groups), "there are more than 1024 groups"},
+		"not read":         {`creator == ""`, namespaceOf("x", labels, groups), ""},
+		"as many as allow": {`namespaceObject.metadata.labels.size() > 0`, namespaceOf("x", map[string]string{"a": "b"}, nil), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			initializer := initializerOf("a.example.com", "pods")
+			initializer.MatchConditions = []v1alpha1.MatchCondition{{Name: "a", Expression: test.condition}}
+			policy, _, err := compile("pods", []*v1alpha1.InitializerConfiguration{configurationOf("c", initializer)}, exemptionsOf(nil), own)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := tryMutate(t, policy, request{object: podOf(), namespace: test.namespace, user: "alice"})
+			switch {
+			case test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)):
+				t.Errorf("%v, want %q", err, test.says)
+			case test.says == "" && (err != nil || len(got.(*corev1.Pod).Spec.SchedulingGates) != 1):
+				t.Errorf("%v: %v", got, err)
 			}
 		})
 	}
