@@ -112,7 +112,9 @@ func (s *session) hold(ctx context.Context, configurations []*v1alpha1.Initializ
 		if errors.Is(err, errRejected) {
 			return s.hold(ctx, configurations, exempt) // without the rejected one
 		}
-		errs = append(errs, err)
+		if err != nil && (len(errs) == 0 || errs[0].Error() != err.Error()) {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }
