@@ -474,6 +474,10 @@ func TestNext(t *testing.T) {
 			if step != test.step || !slices.Equal(names, test.names) || left != test.left {
 				t.Errorf("got %s %v after %s", step, names, left)
 			}
+			pod.DeletionTimestamp = &created
+			if step, names, left := next(pod, registered, created.Add(test.after)); step != wait || names != nil || left != 0 {
+				t.Errorf("being deleted: got %s %v after %s", step, names, left)
+			}
 		})
 	}
 }
