@@ -11,6 +11,7 @@ SPDX-License-Identifier: Apache-2.0
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -188,14 +189,23 @@ const (
 // build returns the objects of an overlay with components, by kind and name, without the namespace, which
 // Helm creates.
 func build(root, overlay string, components ...string) (map[string]map[string]any, error) {
-	dir, err := os.MkdirTemp(filepath.Join(root, "artifacts", "deploy", "overlays"), ".chart-")
+	dir, err := os.MkdirTemp("", "chart-") // not in the tree, which others read meanwhile
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	text := "resources: [../" + overlay + "]\n"
-	if len(components) > 0 {
-		text += "components: [../../components/" + strings.Join(components, ", ../../components/") + "]\n"
+	from, linkErr := filepath.EvalSymlinks(dir)
+	to, err := filepath.Abs(filepath.Join(root, "artifacts", "deploy"))
+	if err := errors.Join(linkErr, err); err != nil {
+		return nil, err
+	}
+	manifests, err := filepath.Rel(from, to) // kustomize refuses an absolute path
+	if err != nil {
+		return nil, err
+	}
+	text := "resources: [" + manifests + "/overlays/" + overlay + "]\n"
+	if folder := manifests + "/components/"; len(components) > 0 {
+		text += "components: [" + folder + strings.Join(components, ", "+folder) + "]\n"
 	}
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		return nil, err
