@@ -137,6 +137,11 @@ func (i *installation) useAll(t *testing.T) (end func()) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := i.Nsinit.NsinitV1alpha1().InitializerConfigurations().Create(t.Context(), &v1alpha1.InitializerConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "rights"}, Initializers: []v1alpha1.Initializer{{Name: name}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	var work sync.WaitGroup
 	work.Go(func() {
 		for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {

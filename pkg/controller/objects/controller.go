@@ -81,19 +81,16 @@ func New(d Dependencies) *Controller { return &Controller{d} }
 // Run works until the context ends, while the component is installed.
 func (c *Controller) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), Name))
-	said := false // that the component is not installed
 	for ctx.Err() == nil {
 		guard, err := c.installed(ctx)
 		switch {
 		case err != nil:
 		case guard != "":
-			said = false
 			if err = c.run(ctx, guard); err == nil {
 				continue // with the new guard, if there is one
 			}
-		case !said:
+		default:
 			err = c.notInstalled(ctx)
-			said = err == nil
 		}
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Cannot hold pods and Jobs, retrying")
