@@ -235,18 +235,15 @@ func authorizeRegistration[E any](ctx context.Context, checker *authorization.Ch
 	if slices.Equal(after, before) {
 		return nil
 	}
-	var others []string // that the user may not register, as they were
+	denied := map[string]error{}
 	for _, entry := range before {
-		if checker.MayRegister(ctx, entry) != nil {
-			others = append(others, entry)
-		}
+		denied[entry] = checker.MayRegister(ctx, entry)
 	}
-	for _, entry := range after {
-		if err := checker.MayRegister(ctx, entry); err != nil {
-			if len(others) == 0 || others[0] != entry {
-				return refusal("move", entry, err)
-			}
-			others = others[1:]
+	may := func(entry string) bool { return denied[entry] == nil }
+	others := slices.DeleteFunc(before, may) // that the user may not register
+	for i, entry := range slices.DeleteFunc(after, may) {
+		if i >= len(others) || others[i] != entry {
+			return refusal("move", entry, denied[entry])
 		}
 	}
 	return nil
