@@ -8,7 +8,6 @@ package configuration
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -16,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/sdk/util/timing"
 )
 
@@ -46,11 +46,11 @@ func reportedNames(configuration *v1alpha1.NamespaceInitializerConfiguration) []
 // old, or 0 if there is none.
 func SetServed(names []string, entries *[]v1alpha1.RegisteredInitializerStatus, generation int64, now time.Time) (next time.Duration) {
 	for _, name := range names {
-		i := slices.IndexFunc(*entries, func(entry v1alpha1.RegisteredInitializerStatus) bool { return entry.Name == name })
-		if i < 0 {
-			i, *entries = len(*entries), append(*entries, v1alpha1.RegisteredInitializerStatus{Name: name})
+		entry := helper.ReportOf(*entries, name)
+		if entry == nil {
+			*entries = append(*entries, v1alpha1.RegisteredInitializerStatus{Name: name})
+			entry = &(*entries)[len(*entries)-1]
 		}
-		entry := &(*entries)[i]
 		condition := metav1.Condition{Type: v1alpha1.ConditionServed, LastTransitionTime: metav1.NewTime(now), ObservedGeneration: generation}
 		if entry.ReportTime == nil {
 			condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNeverReported

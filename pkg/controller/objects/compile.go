@@ -28,6 +28,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/expressions"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 )
 
 // probe is the name of the object with which kube-apiserver is asked for the version of the policy that it evaluates.
@@ -59,10 +60,11 @@ func ordered(configurations []*v1alpha1.InitializerConfiguration) (all []registe
 
 // isServed says whether a program has reported that it serves an initializer, or need not report.
 func (r registered) isServed() bool {
-	return r.Activation == nil || *r.Activation != v1alpha1.ActivationWhenServed ||
-		slices.ContainsFunc(r.configuration.Status.Initializers, func(entry v1alpha1.RegisteredInitializerStatus) bool {
-			return entry.Name == r.Name && entry.ReportTime != nil
-		})
+	if r.Activation == nil || *r.Activation != v1alpha1.ActivationWhenServed {
+		return true
+	}
+	entry := helper.ReportOf(r.configuration.Status.Initializers, r.Name)
+	return entry != nil && entry.ReportTime != nil
 }
 
 // excludedNamespaces returns the namespaces in which no object waits: those that are exempt by name.

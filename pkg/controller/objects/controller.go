@@ -174,7 +174,7 @@ func (c *Controller) run(ctx context.Context, guard types.UID) error {
 		}
 	})}
 	for resource, informer := range s.stores {
-		errs = append(errs, informer.SetTransform(identity), watch(informer, func(old, object any) { s.enqueue(resource, old, object) }))
+		errs = append(errs, informer.SetTransform(trim), watch(informer, func(old, object any) { s.enqueue(resource, old, object) }))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -200,8 +200,8 @@ func (c *Controller) run(ctx context.Context, guard types.UID) error {
 	return nil
 }
 
-// identity is a cache.TransformFunc that keeps what decides about an object that waits. Of others, nothing is needed.
-func identity(object any) (any, error) {
+// trim is a cache.TransformFunc that keeps what decides about an object that waits. Of others, nothing is needed.
+func trim(object any) (any, error) {
 	accessor, ok := object.(metav1.Object)
 	if !ok {
 		return object, nil

@@ -19,6 +19,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 )
 
 // ReportedObject is an object of a kind that registers initializers.
@@ -48,12 +49,7 @@ func Reports[T ReportedObject](checker *authorization.Checker, clock clock.Passi
 
 // ReportOf returns the entry of status.initializers with a name, or nil.
 func ReportOf(object nsinit.Reported, name string) *v1alpha1.RegisteredInitializerStatus {
-	entries := *object.Reports()
-	i := slices.IndexFunc(entries, func(entry v1alpha1.RegisteredInitializerStatus) bool { return entry.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &entries[i]
+	return helper.ReportOf(*object.Reports(), name)
 }
 
 // mergeReports sets the entries of the registered initializers, in the order of their registration. An

@@ -252,11 +252,16 @@ func IsInPlans(configuration *v1alpha1.NamespaceInitializerConfiguration, initia
 
 // RegistrationStatus returns the status of an initializer of a configuration, or nil.
 func RegistrationStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, name string) *v1alpha1.RegisteredInitializerStatus {
-	i := slices.IndexFunc(configuration.Status.Initializers, func(s v1alpha1.RegisteredInitializerStatus) bool { return s.Name == name })
+	return ReportOf(configuration.Status.Initializers, name)
+}
+
+// ReportOf returns the entry of status.initializers of a configuration with a name, or nil.
+func ReportOf(entries []v1alpha1.RegisteredInitializerStatus, name string) *v1alpha1.RegisteredInitializerStatus {
+	i := slices.IndexFunc(entries, func(s v1alpha1.RegisteredInitializerStatus) bool { return s.Name == name })
 	if i < 0 {
 		return nil
 	}
-	return &configuration.Status.Initializers[i]
+	return &entries[i]
 }
 
 // Registration returns the configuration that registers an initializer, with its status there, whose ReportTime is nil if no program
