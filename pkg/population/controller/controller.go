@@ -255,8 +255,9 @@ func (c *Controller) inventoryUpdated(before, after *v1alpha1.PopulatedNamespace
 	if before.ResourceVersion == after.ResourceVersion || before.UID != after.UID {
 		c.changes.Add(after.Name)
 	}
-	// What drifts while a rollout brings an object is repaired only after the inventory has the object.
-	if !slices.EqualFunc(before.Status.Objects, after.Status.Objects, func(a, b v1alpha1.PopulatedObject) bool { return a.ContentHash == b.ContentHash }) {
+	// What drifts while a rollout brings an object is repaired only after the inventory has the object. What drifts while the namespace is
+	// closed has queued it.
+	if !c.isClosed(after.Name) && !slices.EqualFunc(before.Status.Objects, after.Status.Objects, func(a, b v1alpha1.PopulatedObject) bool { return a.ContentHash == b.ContentHash }) {
 		c.repairs.Add(after.Name)
 	}
 	c.inventoryChanged(before)

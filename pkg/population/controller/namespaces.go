@@ -45,12 +45,23 @@ func newNamespaces(client metadata.Interface) (cache.TypedSharedIndexInformer[*m
 
 // Creator returns the user for whom a namespace was created, or nothing if it is not known.
 func (c *Controller) Creator(name string) string {
-	object, _, _ := c.namespaces.GetStore().GetByKey(name)
-	namespace, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return ""
+	if namespace := c.namespace(name); namespace != nil {
+		return helper.Creator(namespace)
 	}
-	return helper.Creator(namespace)
+	return ""
+}
+
+// isClosed reports whether a namespace is known to be closed.
+func (c *Controller) isClosed(name string) bool {
+	namespace := c.namespace(name)
+	return namespace != nil && metav1.HasLabel(namespace.ObjectMeta, v1alpha1.LabelInitializing)
+}
+
+// namespace returns a namespace, or nil if it is not known. It must not be changed.
+func (c *Controller) namespace(name string) *metav1.PartialObjectMetadata {
+	object, _, _ := c.namespaces.GetStore().GetByKey(name)
+	namespace, _ := object.(*metav1.PartialObjectMetadata)
+	return namespace
 }
 
 // listNamespaces returns the namespaces, sorted by name. They must not be changed.

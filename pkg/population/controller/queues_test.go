@@ -430,25 +430,38 @@ func TestOpened(t *testing.T) {
 	}
 }
 
-// TestConcluded: when an inventory gets what a rollout applied, its namespace is reconciled: what drifted before was not repaired.
+// TestConcluded: when an inventory gets what a rollout applied, its namespace is reconciled: what drifted before was not repaired. A
+// namespace that is being initialized is not: each would be repaired once when it opens.
 func TestConcluded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "i", ResourceVersion: "1"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}
-		nsinit, calls := nsinitfake.NewClientset(inventory), 0
-		_, _, halt := runController(t, nsinit, corefake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u"}}),
-			func(context.Context, *corev1.Namespace) error { calls++; return nil })
-		defer halt(func() {})
-		before := calls
-		inventory = inventory.DeepCopy()
-		inventory.ResourceVersion, inventory.Status.Objects = "2", []v1alpha1.PopulatedObject{{Population: "p", Manifest: "m", UID: "o", ContentHash: "new"}}
-		if _, err := nsinit.NsinitV1alpha1().PopulatedNamespaces().UpdateStatus(t.Context(), inventory, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		settled()
-		if calls != before+1 {
-			t.Errorf("reconciled %d times", calls-before)
-		}
-	})
+	for name, test := range map[string]struct {
+		labels map[string]string
+		calls  int
+	}{"open": {nil, 1}, "closed": {map[string]string{v1alpha1.LabelInitializing: "true"}, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "i", ResourceVersion: "1"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}
+				nsinit, calls := nsinitfake.NewClientset(inventory), 0
+				c, _, halt := runController(t, nsinit, corefake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u"}}),
+					func(context.Context, *corev1.Namespace) error { calls++; return nil })
+				defer halt(func() {})
+				if err := objects(c).Create(corev1.SchemeGroupVersion.WithResource("namespaces"), &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+					ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u", Labels: test.labels}}, ""); err != nil {
+					t.Fatal(err)
+				}
+				settled()
+				before := calls
+				inventory = inventory.DeepCopy()
+				inventory.ResourceVersion, inventory.Status.Objects = "2", []v1alpha1.PopulatedObject{{Population: "p", Manifest: "m", UID: "o", ContentHash: "new"}}
+				if _, err := nsinit.NsinitV1alpha1().PopulatedNamespaces().UpdateStatus(t.Context(), inventory, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				settled()
+				if calls != before+test.calls {
+					t.Errorf("reconciled %d times", calls-before)
+				}
+			})
+		})
+	}
 }
 
 // TestTenantsInTurn: the namespaces of one user do not delay a repair in one of another user.
