@@ -24,7 +24,7 @@ import (
 )
 
 // exemption returns the expression for exempt namespaces in the guard, after comparing it with the one in the stamp.
-func exemption(t *testing.T) string {
+func exemption(t testing.TB) string {
 	t.Helper()
 	type named struct{ Name, Expression string }
 	var spec struct {
@@ -52,7 +52,7 @@ func exemption(t *testing.T) string {
 }
 
 // program compiles an expression as the oldest kube-apiserver does that nsinit supports.
-func program(t *testing.T, expression string) cel.Program {
+func program(t testing.TB, expression string) cel.Program {
 	t.Helper()
 	set, err := environment.MustBaseEnvSet(version.MajorMinor(1, 34)).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),
@@ -104,7 +104,20 @@ func evaluate(compiled cel.Program, data map[string]string, c installation.Creat
 // TestExemptionsAgree: the policies and the Go implementation, which the webhook, the controller and the plugin use, exempt the
 // same namespaces for random lists and requests. Names are valid, because kube-apiserver refuses others.
 func TestExemptionsAgree(t *testing.T) {
-	compiled := program(t, exemption(t))
+	exempt, closed := 0, 0
+	rapid.Check(t, exemptionsAgree(t, &exempt, &closed))
+	t.Logf("%d exempt, %d closed", exempt, closed)
+	if exempt < 100 || closed < 100 {
+		t.Errorf("%d exempt and %d closed requests prove too little", exempt, closed)
+	}
+}
+
+func FuzzExemptions(f *testing.F) { f.Fuzz(rapid.MakeFuzz(exemptionsAgree(f, new(int), new(int)))) }
+
+// exemptionsAgree counts the requests that are exempt, and those that are not.
+func exemptionsAgree(tb testing.TB, exempt, closed *int) func(*rapid.T) {
+	tb.Helper()
+	compiled := program(tb, exemption(tb))
 	names := []string{"", "kube-system", "kube-", "kube-x", "kube", "k", "shop", "shop-abcde", "shop-", "a-b"}
 	creators := []string{"eve", "ops", "system:serviceaccount:olm:operator", "system:masters", "# eve", "#eve", `"eve"`, "'eve'", "- eve", "-eve", "eve # x",
 		"eve  #x", "eve#x", "*", "eve*", "Domain Users", "a\tb", "ops\u200b", "\ufeffops", "\u00a0ops", "cn=ops,ou=groups", "é", "ops\nroot", " eve", ""}
@@ -119,9 +132,8 @@ func TestExemptionsAgree(t *testing.T) {
 	})
 	keys := rapid.SampledFrom([]string{installation.KeyNamespaces, installation.KeyNamePrefixes, installation.KeyUsers, installation.KeyGroups, installation.KeyOnlyGroups, "user"})
 	creator := rapid.OneOf(rapid.SampledFrom(creators), rapid.String())
-	exempt, closed := 0, 0
 	validStart := regexp.MustCompile(`^([a-z0-9][-a-z0-9]*)?$`)
-	rapid.Check(t, func(t *rapid.T) {
+	return func(t *rapid.T) {
 		data := rapid.MapOfN(keys, value, 0, 5).Draw(t, "data")
 		if len(data) == 0 && rapid.Bool().Draw(t, "none") {
 			data = nil
@@ -140,15 +152,11 @@ func TestExemptionsAgree(t *testing.T) {
 				t.Fatalf("with %q, %+v is exempt: %t in CEL, by %v in Go", data, c, got, want)
 			}
 			if got {
-				exempt++
+				*exempt++
 			} else {
-				closed++
+				*closed++
 			}
 		}
-	})
-	t.Logf("%d exempt, %d closed", exempt, closed)
-	if exempt < 100 || closed < 100 {
-		t.Errorf("%d exempt and %d closed requests prove too little", exempt, closed)
 	}
 }
 

@@ -46,29 +46,31 @@ func configurations() *rapid.Generator[[]v1alpha1.NamespaceInitializerConfigurat
 
 // TestPlanProperties: a plan has each registered initializer once, as its first registration
 // says, in the order of the names of the configurations, whatever order they are given in.
-func TestPlanProperties(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		given := configurations().Draw(t, "configurations")
-		untouched := make([]v1alpha1.NamespaceInitializerConfiguration, 0, len(given))
-		for _, c := range given {
-			untouched = append(untouched, *c.DeepCopy())
+func TestPlanProperties(t *testing.T) { rapid.Check(t, planProperties) }
+
+func FuzzPlan(f *testing.F) { f.Fuzz(rapid.MakeFuzz(planProperties)) }
+
+func planProperties(t *rapid.T) {
+	given := configurations().Draw(t, "configurations")
+	untouched := make([]v1alpha1.NamespaceInitializerConfiguration, 0, len(given))
+	for _, c := range given {
+		untouched = append(untouched, *c.DeepCopy())
+	}
+	merger, namespace := NewMerger(), &corev1.Namespace{}
+	plan := merger.Merge(given, namespace).Entries
+	if diff := gocmp.Diff(untouched, given); diff != "" && len(given) > 0 {
+		t.Fatalf("Plan changed what it was given (-before +after):\n%s", diff)
+	}
+	if diff := gocmp.Diff(plan, merger.Merge(rapid.Permutation(given).Draw(t, "another order"), namespace).Entries); diff != "" {
+		t.Fatalf("the order of the list matters (-one +other):\n%s", diff)
+	}
+	if participants := slices.ContainsFunc(plan, func(p v1alpha1.PlannedInitializer) bool { return p.Finalizer }); participants {
+		if plan[0].Name != v1alpha1.InitializerLifecycle {
+			t.Fatalf("the built-in initializer does not come first: %v", plan)
 		}
-		merger, namespace := NewMerger(), &corev1.Namespace{}
-		plan := merger.Merge(given, namespace).Entries
-		if diff := gocmp.Diff(untouched, given); diff != "" && len(given) > 0 {
-			t.Fatalf("Plan changed what it was given (-before +after):\n%s", diff)
-		}
-		if diff := gocmp.Diff(plan, merger.Merge(rapid.Permutation(given).Draw(t, "another order"), namespace).Entries); diff != "" {
-			t.Fatalf("the order of the list matters (-one +other):\n%s", diff)
-		}
-		if participants := slices.ContainsFunc(plan, func(p v1alpha1.PlannedInitializer) bool { return p.Finalizer }); participants {
-			if plan[0].Name != v1alpha1.InitializerLifecycle {
-				t.Fatalf("the built-in initializer does not come first: %v", plan)
-			}
-			plan = plan[1:]
-		}
-		checkEntries(t, given, plan)
-	})
+		plan = plan[1:]
+	}
+	checkEntries(t, given, plan)
 }
 
 // registration is where an initializer is registered.
@@ -117,29 +119,31 @@ func checkEntries(t *rapid.T, given []v1alpha1.NamespaceInitializerConfiguration
 
 // TestFailuresRemoveNothing: whatever the expressions that fail would yield, each initializer of the plan that they would give
 // is in the plan, and waits and takes part at least as much.
-func TestFailuresRemoveNothing(t *testing.T) {
+func TestFailuresRemoveNothing(t *testing.T) { rapid.Check(t, failuresRemoveNothing) }
+
+func FuzzFailures(f *testing.F) { f.Fuzz(rapid.MakeFuzz(failuresRemoveNothing)) }
+
+func failuresRemoveNothing(t *rapid.T) {
 	merger, namespace := NewMerger(), &corev1.Namespace{}
-	rapid.Check(t, func(t *rapid.T) {
-		given := configurations().Draw(t, "configurations")
-		resolved := make([]v1alpha1.NamespaceInitializerConfiguration, 0, len(given))
-		for i := range given {
-			other := given[i].DeepCopy()
-			for j := range given[i].Initializers {
-				conditions := []v1alpha1.MatchCondition{{Name: "c", Expression: rapid.SampledFrom([]string{"true", "false", `namespaceObject.metadata.labels["x"] == ""`}).Draw(t, "expression")}}
-				given[i].Initializers[j].MatchConditions = conditions
-				if conditions[0].Expression != "true" && conditions[0].Expression != "false" {
-					conditions = []v1alpha1.MatchCondition{{Name: "c", Expression: rapid.SampledFrom([]string{"true", "false"}).Draw(t, "it would yield")}}
-				}
-				other.Initializers[j].MatchConditions = conditions
+	given := configurations().Draw(t, "configurations")
+	resolved := make([]v1alpha1.NamespaceInitializerConfiguration, 0, len(given))
+	for i := range given {
+		other := given[i].DeepCopy()
+		for j := range given[i].Initializers {
+			conditions := []v1alpha1.MatchCondition{{Name: "c", Expression: rapid.SampledFrom([]string{"true", "false", `namespaceObject.metadata.labels["x"] == ""`}).Draw(t, "expression")}}
+			given[i].Initializers[j].MatchConditions = conditions
+			if conditions[0].Expression != "true" && conditions[0].Expression != "false" {
+				conditions = []v1alpha1.MatchCondition{{Name: "c", Expression: rapid.SampledFrom([]string{"true", "false"}).Draw(t, "it would yield")}}
 			}
-			resolved = append(resolved, *other)
+			other.Initializers[j].MatchConditions = conditions
 		}
-		entries := merger.Merge(given, namespace).Entries
-		for _, want := range merger.Merge(resolved, namespace).Entries {
-			i := slices.IndexFunc(entries, func(p v1alpha1.PlannedInitializer) bool { return p.Name == want.Name })
-			if i < 0 || want.Finalizer && !entries[i].Finalizer || patience(&want.RegisteredInitializer) > patience(&entries[i].RegisteredInitializer) {
-				t.Fatalf("without failures, the plan has %+v, and with them it is %+v", want, entries)
-			}
+		resolved = append(resolved, *other)
+	}
+	entries := merger.Merge(given, namespace).Entries
+	for _, want := range merger.Merge(resolved, namespace).Entries {
+		i := slices.IndexFunc(entries, func(p v1alpha1.PlannedInitializer) bool { return p.Name == want.Name })
+		if i < 0 || want.Finalizer && !entries[i].Finalizer || patience(&want.RegisteredInitializer) > patience(&entries[i].RegisteredInitializer) {
+			t.Fatalf("without failures, the plan has %+v, and with them it is %+v", want, entries)
 		}
-	})
+	}
 }

@@ -126,83 +126,91 @@ func namesOf(plan []Entry) (names []string) {
 
 // TestAnyOrder: initializers of any plan finish in any order. None is current before all that it waits for have finished, and
 // all finish. Without an ordering, they act one by one.
-func TestAnyOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		plan, _ := WithoutCycles(drawPlan(t))
-		serial := !slices.ContainsFunc(plan, func(e Entry) bool { return e.Ordered })
-		pending := namesOf(plan)
-		var finished []string
-		for len(pending) > 0 {
-			current := Current(plan, pending)
-			if diff := cmp.Diff(ready(plan, pending), current); diff != "" {
-				t.Fatalf("%+v: current of %q (-want +got):\n%s", plan, pending, diff)
-			}
-			if len(current) == 0 || serial && (len(current) != 1 || current[0] != pending[0]) {
-				t.Fatalf("%+v: of %q, the current ones are %q", plan, pending, current)
-			}
-			name := rapid.SampledFrom(current).Draw(t, "finishes")
-			for _, predecessor := range Predecessors(plan, name) {
-				if !slices.Contains(finished, predecessor) {
-					t.Fatalf("%+v: %q acts before %q", plan, name, predecessor)
-				}
-			}
-			finished = append(finished, name)
-			pending = slices.DeleteFunc(pending, func(p string) bool { return p == name })
+func TestAnyOrder(t *testing.T) { rapid.Check(t, anyOrder) }
+
+func FuzzAnyOrder(f *testing.F) { f.Fuzz(rapid.MakeFuzz(anyOrder)) }
+
+func anyOrder(t *rapid.T) {
+	plan, _ := WithoutCycles(drawPlan(t))
+	serial := !slices.ContainsFunc(plan, func(e Entry) bool { return e.Ordered })
+	pending := namesOf(plan)
+	var finished []string
+	for len(pending) > 0 {
+		current := Current(plan, pending)
+		if diff := cmp.Diff(ready(plan, pending), current); diff != "" {
+			t.Fatalf("%+v: current of %q (-want +got):\n%s", plan, pending, diff)
 		}
-		if len(finished) != len(plan) {
-			t.Fatalf("%+v: only %q acted", plan, finished)
+		if len(current) == 0 || serial && (len(current) != 1 || current[0] != pending[0]) {
+			t.Fatalf("%+v: of %q, the current ones are %q", plan, pending, current)
 		}
-	})
+		name := rapid.SampledFrom(current).Draw(t, "finishes")
+		for _, predecessor := range Predecessors(plan, name) {
+			if !slices.Contains(finished, predecessor) {
+				t.Fatalf("%+v: %q acts before %q", plan, name, predecessor)
+			}
+		}
+		finished = append(finished, name)
+		pending = slices.DeleteFunc(pending, func(p string) bool { return p == name })
+	}
+	if len(finished) != len(plan) {
+		t.Fatalf("%+v: only %q acted", plan, finished)
+	}
 }
 
 // TestAnyCycle: Cycle returns a cycle exactly if there is one, and WithoutCycles removes only what is in a cycle.
 func TestAnyCycle(t *testing.T) {
 	cycles := 0
-	rapid.Check(t, func(t *rapid.T) {
-		plan := drawPlan(t)
-		cycle := Cycle(plan)
-		stuck := namesOf(plan)
-		for len(ready(plan, stuck)) > 0 {
-			acts := ready(plan, stuck)
-			stuck = slices.DeleteFunc(stuck, func(name string) bool { return slices.Contains(acts, name) })
-		}
-		if (cycle == nil) != (len(stuck) == 0) {
-			t.Fatalf("%+v: the cycle is %q, and %q wait for each other", plan, cycle, stuck)
-		}
-		for i, name := range cycle {
-			if next := cycle[(i+1)%len(cycle)]; !slices.Contains(Predecessors(plan, name), next) {
-				t.Fatalf("%+v: the cycle is %q, and %q does not wait for %q", plan, cycle, name, next)
-			}
-		}
-		if cycle != nil && slices.Index(namesOf(plan), cycle[0]) > slices.Index(namesOf(plan), cycle[1]) {
-			t.Fatalf("%+v: the cycle %q does not begin with one that waits for a later one", plan, cycle)
-		}
-		without, names := WithoutCycles(plan)
-		if again := Cycle(without); again != nil {
-			t.Fatalf("%+v became %+v, which has the cycle %q", plan, without, again)
-		}
-		for _, name := range cycle {
-			if !slices.Contains(names, name) {
-				t.Fatalf("%+v: %q is in the cycle %q, and not in %q", plan, name, cycle, names)
-			}
-		}
-		for i, entry := range without {
-			if slices.Contains(names, entry.Name) {
-				cycles++
-				entry.After = nil
-				for _, name := range plan[i].After { // all but later ones in a cycle
-					if slices.Contains(without[i].After, name) || !slices.Contains(names, name) || slices.Index(namesOf(plan), name) < i {
-						entry.After = append(entry.After, name)
-					}
-				}
-				without[i].After = append([]string(nil), without[i].After...)
-			}
-			if diff := cmp.Diff(entry, without[i]); diff != "" {
-				t.Fatalf("%+v (-want +got):\n%s", plan, diff)
-			}
-		}
-	})
+	rapid.Check(t, func(t *rapid.T) { cycles += anyCycle(t) })
 	if cycles == 0 {
 		t.Error("no plan had a cycle")
 	}
+}
+
+func FuzzAnyCycle(f *testing.F) { f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) { anyCycle(t) })) }
+
+// anyCycle returns how many entries were in a cycle.
+func anyCycle(t *rapid.T) (cycles int) {
+	plan := drawPlan(t)
+	cycle := Cycle(plan)
+	stuck := namesOf(plan)
+	for len(ready(plan, stuck)) > 0 {
+		acts := ready(plan, stuck)
+		stuck = slices.DeleteFunc(stuck, func(name string) bool { return slices.Contains(acts, name) })
+	}
+	if (cycle == nil) != (len(stuck) == 0) {
+		t.Fatalf("%+v: the cycle is %q, and %q wait for each other", plan, cycle, stuck)
+	}
+	for i, name := range cycle {
+		if next := cycle[(i+1)%len(cycle)]; !slices.Contains(Predecessors(plan, name), next) {
+			t.Fatalf("%+v: the cycle is %q, and %q does not wait for %q", plan, cycle, name, next)
+		}
+	}
+	if cycle != nil && slices.Index(namesOf(plan), cycle[0]) > slices.Index(namesOf(plan), cycle[1]) {
+		t.Fatalf("%+v: the cycle %q does not begin with one that waits for a later one", plan, cycle)
+	}
+	without, names := WithoutCycles(plan)
+	if again := Cycle(without); again != nil {
+		t.Fatalf("%+v became %+v, which has the cycle %q", plan, without, again)
+	}
+	for _, name := range cycle {
+		if !slices.Contains(names, name) {
+			t.Fatalf("%+v: %q is in the cycle %q, and not in %q", plan, name, cycle, names)
+		}
+	}
+	for i, entry := range without {
+		if slices.Contains(names, entry.Name) {
+			cycles++
+			entry.After = nil
+			for _, name := range plan[i].After { // all but later ones in a cycle
+				if slices.Contains(without[i].After, name) || !slices.Contains(names, name) || slices.Index(namesOf(plan), name) < i {
+					entry.After = append(entry.After, name)
+				}
+			}
+			without[i].After = append([]string(nil), without[i].After...)
+		}
+		if diff := cmp.Diff(entry, without[i]); diff != "" {
+			t.Fatalf("%+v (-want +got):\n%s", plan, diff)
+		}
+	}
+	return cycles
 }

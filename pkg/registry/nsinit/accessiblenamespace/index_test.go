@@ -941,15 +941,21 @@ func drawStep(t *rapid.T) step {
 }
 
 // TestSameInTheEnd: whatever happens, and however often a watch is interrupted, its events lead to what a list shows.
-func TestSameInTheEnd(t *testing.T) {
-	rapid.Check(t, func(draw *rapid.T) {
+func TestSameInTheEnd(t *testing.T) { rapid.Check(t, sameInTheEnd(t)) }
+
+func FuzzSameInTheEnd(f *testing.F) {
+	f.Fuzz(func(t *testing.T, input []byte) { rapid.MakeFuzz(sameInTheEnd(t))(t, input) })
+}
+
+func sameInTheEnd(t *testing.T) func(*rapid.T) {
+	return func(draw *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 30).Draw(draw, "steps")
 		var problem string
 		synctest.Test(t, func(t *testing.T) { problem = play(newRig(t), steps) })
 		if problem != "" {
 			draw.Fatal(problem)
 		}
-	})
+	}
 }
 
 // inconsistent returns how the views and the relations that find them differ.
