@@ -101,7 +101,7 @@ func kyverno(name string, settings ...string) alternative {
 			{path: "cmd/kyverno", env: environment("kyverno-admission-controller"), args: []string{
 				"--kubeconfig=$KUBECONFIG", "--serverIP=127.0.0.1:9443", "--caSecretName=ca", "--tlsSecretName=tls", "--disableMetrics", "--controllerRuntimeMetricsAddress=0",
 				"--backgroundServiceAccountName=system:serviceaccount:kyverno:kyverno-background-controller", "--admissionReports=false"}},
-			{path: "cmd/background-controller", env: environment("kyverno-background-controller"), args: append(settings, "--kubeconfig=$KUBECONFIG",
+			{path: "cmd/background-controller", env: environment("kyverno-background-controller"), args: append(settings, "--kubeconfig=$KUBECONFIG", "--metricsPort=8001",
 				"--disableMetrics", "--controllerRuntimeMetricsAddress=0", "--enableReporting=")},
 		},
 		create: func(ctx context.Context, p *plane, name string) error { return p.createNamespace(ctx, name) },

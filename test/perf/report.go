@@ -207,7 +207,7 @@ func (r *reporter) perSecond(namespaces float64) (float64, error) {
 
 // others are the arms with which policy-population is compared, after its own.
 func others() []string {
-	names := []string{nsinitArm}
+	names := []string{nsinitArm, requiredArm}
 	for _, a := range alternatives() {
 		names = append(names, a.name)
 	}
