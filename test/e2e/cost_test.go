@@ -48,20 +48,12 @@ type limits struct {
 	NsinitAPIServerRequests float64 `json:"nsinitAPIServerRequests"`
 	Commits                 float64 `json:"commits"`
 	StoredBytes             float64 `json:"storedBytes"`
+	PopulationRequests      float64 `json:"populationRequests"`
 }
 
 // TestCosts counts the requests and the writes to etcd for a namespace with one initializer of the SDK, which writes one
-// object, and measures the size of its NamespaceLifecycle. On a busy machine, turns last long enough to be reported, which
-// costs more. So the least of three measurements counts: a change that makes each namespace cost more fails all of them.
+// object, and measures the size of its NamespaceLifecycle.
 func TestCosts(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("..", "perf", "limits.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var most limits
-	if err := yaml.UnmarshalStrict(data, &most); err != nil {
-		t.Fatal(err)
-	}
 	c := framework.Connect(t)
 	counted := &requestCounter{Cluster: c, counts: map[string]float64{}}
 	config := rest.CopyConfig(c.Admin)
@@ -72,9 +64,49 @@ func TestCosts(t *testing.T) {
 		return framework.WriteConfigMap(ctx, sdk.Core, namespace.Name)
 	}, "cost.example.com")
 	c.Configure(t, framework.Initializers("cost.example.com")...)
-	openAll(t, c, 5) // connections and caches are filled
+	counted.compare(t, func(got, most limits) map[string]bounds {
+		return map[string]bounds{
+			"requests to kube-apiserver":   {got.KubeAPIServerRequests, 3, most.KubeAPIServerRequests},
+			"requests to nsinit-apiserver": {got.NsinitAPIServerRequests, 1, most.NsinitAPIServerRequests},
+			"commits":                      {got.Commits, 8, most.Commits},
+			"stored bytes":                 {got.StoredBytes, 100, most.StoredBytes},
+		}
+	})
+}
+
+// TestPopulationCosts counts the requests of policy-population for a namespace with the four objects of its example.
+func TestPopulationCosts(t *testing.T) {
+	c := framework.Connect(t)
+	c.StartPopulation(t)
+	c.PopulateAsInExample(t)
+	(&requestCounter{Cluster: c, counts: map[string]float64{}}).compare(t, func(got, most limits) map[string]bounds {
+		return map[string]bounds{"requests of policy-population": {got.PopulationRequests, 8, most.PopulationRequests}}
+	})
+}
+
+type bounds struct{ got, least, most float64 }
+
+// compare compares what a namespace costs with the limits, and with what it must cost at least. On a busy machine, turns last long enough
+// to be reported, which costs more. So the least of three measurements counts: a change that makes each namespace cost more fails all of
+// them.
+func (r *requestCounter) compare(t *testing.T, figures func(got, most limits) map[string]bounds) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "perf", "limits.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var most limits
+	if err := yaml.UnmarshalStrict(data, &most); err != nil {
+		t.Fatal(err)
+	}
+	openAll(t, r.Cluster, 5) // connections and caches are filled
 	for tries := 3; ; tries-- {
-		problems := wrongCosts(counted.measure(t), most)
+		var problems []string
+		for what, f := range figures(r.measure(t), most) {
+			if f.got < f.least || f.got > f.most {
+				problems = append(problems, fmt.Sprintf("%s: %.2f, not between %.2f and %.2f", what, f.got, f.least, f.most))
+			}
+		}
 		if len(problems) == 0 {
 			return
 		}
@@ -83,21 +115,6 @@ func TestCosts(t *testing.T) {
 			t.Fatal("each measurement is outside of the limits in test/perf/limits.yaml")
 		}
 	}
-}
-
-// wrongCosts compares what a namespace costs with the limits, and with what it must cost at least.
-func wrongCosts(got, most limits) (problems []string) {
-	for what, test := range map[string]struct{ got, least, most float64 }{
-		"requests to kube-apiserver":   {got.KubeAPIServerRequests, 3, most.KubeAPIServerRequests},
-		"requests to nsinit-apiserver": {got.NsinitAPIServerRequests, 1, most.NsinitAPIServerRequests},
-		"commits":                      {got.Commits, 8, most.Commits},
-		"stored bytes":                 {got.StoredBytes, 100, most.StoredBytes},
-	} {
-		if test.got < test.least || test.got > test.most {
-			problems = append(problems, fmt.Sprintf("%s: %.2f, not between %.2f and %.2f", what, test.got, test.least, test.most))
-		}
-	}
-	return problems
 }
 
 // measure opens namespaces, and returns what each of them costs.
@@ -112,11 +129,14 @@ func (r *requestCounter) measure(t *testing.T) limits {
 		each := (after[what] - before[what]) / count
 		where, _, _ := strings.Cut(what, ": ")
 		totals[where] += each
+		if strings.HasSuffix(what, " by "+populator) {
+			totals[populator] += each
+		}
 		if each >= 0.1 {
 			t.Logf("%-80s %5.2f", what, each)
 		}
 	}
-	costs := limits{totals[toKube], totals[toOurs], totals[toEtcd], storedBytes(t, r.Cluster, prefix+"-0")}
+	costs := limits{totals[toKube], totals[toOurs], totals[toEtcd], storedBytes(t, r.Cluster, prefix+"-0"), totals[populator]}
 	t.Logf("for each of %d namespaces: %.1f requests to kube-apiserver, %.1f to nsinit-apiserver, %.1f commits, %.0f bytes", count,
 		costs.KubeAPIServerRequests, costs.NsinitAPIServerRequests, costs.Commits, costs.StoredBytes)
 	return costs
@@ -136,6 +156,7 @@ func storedBytes(t *testing.T, c *framework.Cluster, name string) float64 {
 const (
 	toKube, toOurs, toEtcd = "kube-apiserver", "nsinit-apiserver", "etcd"
 	namespaceController    = "system:serviceaccount:kube-system:namespace-controller"
+	populator              = "system:serviceaccount:nsinit-system:policy-population"
 )
 
 // isUnrelated reports whether the number of requests for a resource does not depend on the number of namespaces.
