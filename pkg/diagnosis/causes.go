@@ -31,6 +31,7 @@ const (
 	ObjectsMissing            Cause = "ObjectsMissing"
 	QuotaNotInForce           Cause = "QuotaNotInForce"
 	PlanDegraded              Cause = "PlanDegraded"
+	ObjectInitializerPending  Cause = "ObjectInitializerPending"
 	ParticipantPending        Cause = "ParticipantPending"
 	FormerIncarnation         Cause = "FormerIncarnation"
 	NsinitFailing             Cause = "NsinitFailing"
@@ -66,7 +67,7 @@ func rules() []rule { return append(otherRules(), namespaceController) }
 // otherRules returns the rules but for namespaceController, which depends on their findings.
 func otherRules() []rule {
 	return []rule{
-		initializers, quotas, missingObjects, degradedPlan, participants, failing, brokenInstallation, missingLifecycle,
+		initializers, quotas, missingObjects, degradedPlan, waitingObjects, participants, failing, brokenInstallation, missingLifecycle,
 		unavailableAPIs, undiscovered, unlistable, refusedDeletions, refusedUpdates, failedDeletions, lostClaims,
 		finalizedContent, gracePeriods, longGracePeriods, namespaceFinalizers, emptiedFinalizers, orphans, protection, frozen,
 	}
@@ -221,6 +222,14 @@ func lifecycleCauses() []entry {
 		{PlanDegraded, "the plan differs from the configurations. This is a note, because the namespace opens anyway", []remedy{
 			{description: "see the plan, and why other initializers are left out", command: "kubectl nsinit plan $NAMESPACE"},
 			{description: "correct the configuration that the message names; this changes the plans of new namespaces"},
+		}},
+		{ObjectInitializerPending, "pods or Jobs wait for an [initializer](objects.md). The cause is stuck if this takes longer than `--patience`, and no program serves the initializer", []remedy{
+			{description: "start the program of the initializer, or check why it does not run", when: "!SERVED"},
+			{description: "read the log of the program: it waits for something, or retries", when: "SERVED"},
+			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
+			{description: "read when programs reported", command: "kubectl describe initializerconfigurations"},
+			{description: "let one pod run without initializers", command: `kubectl --namespace $NAMESPACE patch $POD --type=merge --patch='{"spec":{"schedulingGates":null}}'`, risk: "the pod runs without what its initializers provide. This also removes gates of others"},
+			{description: "skip the initializer for one Job", command: "kubectl --namespace $NAMESPACE label $JOB " + v1alpha1.PendingPrefix + "$INITIALIZER-", risk: "the Job runs without what the initializer provides"},
 		}},
 		{ParticipantPending, "a participant has not cleaned up after the namespace", participant},
 		{FormerIncarnation, "a participant has not cleaned up after a former namespace of the same name", participant},

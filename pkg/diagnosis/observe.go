@@ -69,6 +69,9 @@ func (r *round) observe(ctx context.Context, name string) (Observation, error) {
 	r.observeContent(ctx, &o)
 	if r.namespace == name { // otherwise, they are read of the cluster
 		o.LostClaims = r.claims().Object // a claim that cannot be read blocks no deletion
+		if o.onlyDeleted {
+			r.observeObjects(ctx, &o)
+		}
 	}
 	if r.ifDeleted && (phase == Active || phase == Initializing) {
 		o = o.deleted()

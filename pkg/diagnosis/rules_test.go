@@ -423,6 +423,7 @@ func TestRules(t *testing.T) {
 		"a former namespace":            {Observation{Installation: installed(lifecycle(deleting, former), nil), Namespace: named(closed)}, []string{"Stuck FormerIncarnation"}, []string{`the former namespace of its name is cleaned up: participant "a.example.com"`}, nil},
 	}
 	maps.Copy(tests, servedCases())
+	maps.Copy(tests, objectCases())
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			o := test.observation

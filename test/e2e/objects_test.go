@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
@@ -90,11 +91,7 @@ func TestObjects(t *testing.T) {
 		refuseObjects(t, c)
 		return
 	}
-	if _, err := installObjects(t, c); err != nil {
-		t.Fatal(err)
-	}
-	o := &objectsTest{Cluster: c, t: t, namespace: c.CreateNamespace(t, c.Admin).Name, configuration: "50-e2e"}
-	c.WaitReady(t, o.namespace)
+	o := newObjectsTest(t, c)
 	o.tenant = kubernetes.NewForConfigOrDie(c.User(t, "e2e-objects-tenant", framework.Everything()))
 	o.scanner = kubernetes.NewForConfigOrDie(c.User(t, "e2e-objects-scanner", framework.Everything(), initializes(scan)))
 	o.refusals()
@@ -105,6 +102,17 @@ func TestObjects(t *testing.T) {
 	o.deadlines()
 	o.sdk()
 	o.released()
+}
+
+// newObjectsTest installs the component, and returns an open namespace for which no initializer is registered.
+func newObjectsTest(t *testing.T, c *framework.Cluster) *objectsTest {
+	t.Helper()
+	if _, err := installObjects(t, c); err != nil {
+		t.Fatal(err)
+	}
+	o := &objectsTest{Cluster: c, t: t, namespace: c.CreateNamespace(t, c.Admin).Name, configuration: "50-e2e"}
+	c.WaitReady(t, o.namespace)
+	return o
 }
 
 // installObjects installs the component until the test ends.
@@ -518,6 +526,12 @@ func (o *objectsTest) released() {
 	o.must("create a Job", err)
 	if stdout, _, _ := o.Plugin(o.t, "check"); !strings.Contains(stdout, scan) {
 		o.t.Errorf("check does not say that objects wait:\n%s", stdout)
+	}
+	finding := o.WaitWhy(o.t, o.namespace, diagnosis.ObjectInitializerPending, diagnosis.Waiting)
+	for _, part := range []string{scan, "pods/released", "jobs/released", "a program serves the initializer"} {
+		if !strings.Contains(finding.Message, part) {
+			o.t.Errorf("why does not say %q: %s", part, finding.Message)
+		}
 	}
 	o.must("delete the configuration", o.Nsinit.NsinitV1alpha1().InitializerConfigurations().Delete(ctx, o.configuration, metav1.DeleteOptions{}))
 	framework.Eventually(o.t, "the objects are released, and new ones do not wait", func(ctx context.Context) error {

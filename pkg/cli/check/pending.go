@@ -18,17 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/nsinit/nsinit/artifacts"
+	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 )
-
-// waiting are the objects that wait for an initializer to act.
-type waiting struct {
-	count int
-	// oldest is the object that was created first.
-	oldest metav1.Object
-}
 
 // heldObjects checks the optional component objects, if it is installed: whether its policies are in force, and which pods and Jobs wait
 // for which initializer. Each object counts for the first initializer that it waits for.
@@ -45,45 +38,27 @@ func (i *inspection) heldObjects(ctx context.Context) {
 		i.unknown(check, err)
 		return
 	}
-	served := map[string]bool{}
 	for _, configuration := range configurations.Items {
 		if condition := meta.FindStatusCondition(configuration.Status.Conditions, v1alpha1.ConditionInForce); condition != nil && condition.Status == metav1.ConditionFalse {
 			i.add(check, Problem, "read the log of nsinit-controller-manager", "InitializerConfiguration %q is not in force: %s", configuration.Name, condition.Message)
 		}
-		for _, entry := range configuration.Status.Initializers {
-			served[entry.Name] = served[entry.Name] || meta.IsStatusConditionTrue(entry.Conditions, v1alpha1.ConditionServed)
-		}
 	}
-	all := map[string]*waiting{}
-	count := func(object metav1.Object) {
-		pending := helper.PendingOfObject(object)
-		if len(pending) == 0 {
-			return
-		}
-		w := all[pending[0]]
-		if w == nil {
-			w = &waiting{oldest: object}
-			all[pending[0]] = w
-		}
-		w.count++
-		if object.GetCreationTimestamp().Time.Before(w.oldest.GetCreationTimestamp().Time) {
-			w.oldest = object
-		}
-	}
+	var objects []metav1.Object
 	for n := range pods.Items {
-		count(&pods.Items[n])
+		objects = append(objects, &pods.Items[n])
 	}
 	for n := range jobs.Items {
-		count(&jobs.Items[n])
+		objects = append(objects, &jobs.Items[n])
 	}
+	all := diagnosis.ByInitializer(objects)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		w := all[name]
+		oldest := all[name][0]
 		result, remedy, program := OK, "", "a program serves it"
-		if !served[name] {
+		if _, served := diagnosis.ObjectReport(configurations.Items, name); !served {
 			result, remedy, program = Problem, "check whether the program of the initializer runs, and read its log", "no program serves it"
 		}
-		i.add(check, result, remedy, "%d pods and Jobs wait for initializer %q, the first since %s (%s/%s): %s", w.count, name,
-			duration.HumanDuration(i.now.Sub(w.oldest.GetCreationTimestamp().Time)), w.oldest.GetNamespace(), w.oldest.GetName(), program)
+		i.add(check, result, remedy, "%d pods and Jobs wait for initializer %q, the first since %s (%s/%s): %s", len(all[name]), name,
+			duration.HumanDuration(i.now.Sub(oldest.GetCreationTimestamp().Time)), oldest.GetNamespace(), oldest.GetName(), program)
 	}
 	if len(all) == 0 {
 		i.add(check, OK, "", "no pod or Job waits for an initializer")

@@ -23,7 +23,7 @@ import (
 )
 
 const long = `Show why a namespace does not open or does not terminate, and which commands help. The command works on every cluster, with or without
-nsinit. In an open namespace, the command finds objects whose deletion takes too long.
+nsinit. In an open namespace, the command finds objects whose deletion takes too long, and pods and Jobs that wait for initializers.
 
 With --all, the command shows every namespace that waits for something, and the content of namespaces that no longer exist. It also shows
 what blocks deletions in the whole cluster. With --if-deleted, the command shows what would block or delay a deletion of the namespace.

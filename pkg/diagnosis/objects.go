@@ -1,0 +1,109 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package diagnosis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
+)
+
+// ByInitializer returns the pods, and Jobs or their metadata, that wait for an initializer, the oldest first. Each object counts for the
+// first initializer that it waits for.
+func ByInitializer(objects []metav1.Object) map[string][]metav1.Object {
+	all := map[string][]metav1.Object{}
+	for _, object := range objects {
+		if pending := helper.PendingOfObject(object); len(pending) > 0 {
+			all[pending[0]] = append(all[pending[0]], object)
+		}
+	}
+	for _, waiting := range all {
+		slices.SortStableFunc(waiting, func(a, b metav1.Object) int {
+			return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
+		})
+	}
+	return all
+}
+
+// ObjectReport returns the last report that a program serves an initializer of pods and Jobs, and whether it is in force. The report is
+// nil if there is none.
+func ObjectReport(configurations []v1alpha1.InitializerConfiguration, name string) (last *v1alpha1.RegisteredInitializerStatus, served bool) {
+	for i := range configurations {
+		report := helper.ReportOf(configurations[i].Status.Initializers, name)
+		if report != nil && report.ReportTime != nil && (last == nil || last.ReportTime.Before(report.ReportTime)) {
+			last, served = report, apimeta.IsStatusConditionTrue(report.Conditions, v1alpha1.ConditionServed)
+		}
+	}
+	return last, served
+}
+
+// observeObjects reads the pods and Jobs of the namespace, if an initializer of them is registered, as far as the user may list them.
+func (r *round) observeObjects(ctx context.Context, o *Observation) {
+	if o.APIServices.Err == nil && o.APIService() == nil {
+		return
+	}
+	list, err := r.Nsinit.NsinitV1alpha1().InitializerConfigurations().List(ctx, metav1.ListOptions{})
+	if err == nil && len(list.Items) > 0 {
+		o.ObjectConfigurations = list.Items
+		for _, listing := range r.content().namespaced {
+			switch {
+			case listing.name() == "jobs.batch":
+				for _, job := range listing.Objects {
+					o.Objects = append(o.Objects, job)
+				}
+			case listing.name() == "pods" && len(listing.Objects) > 0: // their metadata has no gates
+				var pods *corev1.PodList
+				if pods, err = r.Core.CoreV1().Pods(o.Name).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="}); err == nil {
+					for i := range pods.Items {
+						o.Objects = append(o.Objects, &pods.Items[i])
+					}
+				}
+			}
+		}
+	}
+	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
+		o.listErrs = append(o.listErrs, fmt.Errorf("initializers of pods and Jobs: %w", err))
+	}
+}
+
+// waitingObjects reports each initializer that pods or Jobs wait for.
+func waitingObjects(o Observation) []Finding {
+	var found []Finding
+	for name, objects := range ByInitializer(o.Objects) {
+		var names []string
+		w, since := words{"INITIALIZER": {name}}, objects[0].GetCreationTimestamp()
+		for _, object := range objects {
+			word, text := "JOB", "jobs/"+object.GetName()
+			if _, isPod := object.(*corev1.Pod); isPod {
+				word, text = "POD", "pods/"+object.GetName()
+			}
+			if names = append(names, text); !w.has(word) {
+				w[word] = []string{text}
+			}
+		}
+		state, program := o.overdue(&since), "no program has ever reported that it serves the initializer"
+		if report, served := ObjectReport(o.ObjectConfigurations, name); report != nil {
+			program = "no program serves the initializer"
+			if served {
+				state, program, w["SERVED"] = Waiting, "a program serves the initializer", []string{"true"}
+			}
+			program += fmt.Sprintf(": user %q last reported %s ago", report.Reporter, duration.HumanDuration(max(0, o.Time.Sub(report.ReportTime.Time))))
+			w["PODS"] = []string{namespaceOf(report.Reporter)}
+		}
+		found = append(found, o.finding(ObjectInitializerPending, state, &since, fmt.Sprintf("waiting for initializer %q: %s; %s", name, listed(names), program), w))
+	}
+	return found
+}
