@@ -11,6 +11,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,6 +82,41 @@ func Example_finalize() {
 		log.Fatal(err)
 	}
 }
+
+// An initializer that scans the images of each pod before the pod runs. The SDK does not register it:
+// artifacts/examples/scan-before-run.yaml does.
+func Example_scanBeforeRun() {
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		log.Fatal(err)
+	}
+	runner, err := initializer.New(initializer.Options{
+		Name:   "scan.example.com",
+		Core:   kubernetes.NewForConfigOrDie(config),
+		Nsinit: versioned.NewForConfigOrDie(config),
+		InitializeObject: func(ctx context.Context, object initializer.Object) error {
+			pod, ok := object.(*corev1.Pod)
+			if !ok {
+				return nil
+			}
+			for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+				if err := scanImage(ctx, container.Image); err != nil {
+					return err // the pod waits, and the SDK calls the function again after a delay
+				}
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := runner.Run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// scanImage stands for the author's own code.
+func scanImage(context.Context, string) error { return nil }
 
 // createIndex stands for the author's own code.
 func createIndex(context.Context, string, string) error { return nil }
