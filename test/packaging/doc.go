@@ -34,4 +34,5 @@ SPDX-License-Identifier: Apache-2.0
 //   - TestWhyWithoutNsinit: the tests of pkg/diagnosis.
 //   - TestProtocolInShell: TestProtocol, which does the same in Python.
 //   - TestConformanceFindsFaults: TestConformance.
+//   - TestObjectConformanceFindsFaults: TestObjectConformance.
 package packaging

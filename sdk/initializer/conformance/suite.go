@@ -27,6 +27,7 @@ import (
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/sdk/initializer"
 )
 
 const (
@@ -49,8 +50,14 @@ type Suite struct {
 	// Start starts the initializer, and returns a function that kills it at any step, as kill -9 does. Both are called
 	// many times. Required.
 	Start func(t *testing.T) (kill func())
-	// Check returns an error if contents of the initializer are missing in a namespace. Required.
+	// Check returns an error if contents of the initializer are missing in a namespace. Required, unless CheckObject is set.
 	Check func(ctx context.Context, namespace *corev1.Namespace) error
+	// CheckObject, if it is not nil, returns an error if the initializer has not acted on a pod or Job. It is for initializers
+	// of objects. One InitializerConfiguration must register the initializer, also with a name between the prefixes. It must
+	// select the namespaces of the suite, whose objects wait for no other initializer.
+	CheckObject func(ctx context.Context, object initializer.Object) error
+	// Pod is the specification of pods, and of the pods of Jobs. None of them runs. The default has one container.
+	Pod corev1.PodSpec
 	// Left, if it is not nil, returns an error if the initializer has not cleaned up after a namespace that does not
 	// exist any more. It is for initializers that create something outside of the namespace.
 	Left func(ctx context.Context, namespace *corev1.Namespace) error
@@ -58,7 +65,7 @@ type Suite struct {
 	Create func(ctx context.Context, client kubernetes.Interface, name string) (*corev1.Namespace, error)
 	// Patience bounds each wait. Zero means five minutes.
 	Patience time.Duration
-	// Namespaces is the number of namespaces in tests that kill the initializer. Zero means 10.
+	// Namespaces is the number of namespaces, or of objects, in tests that kill the initializer. Zero means 10.
 	Namespaces int
 }
 
@@ -74,8 +81,11 @@ type suite struct {
 // Run runs every test.
 func Run(t *testing.T, s Suite) {
 	t.Helper()
-	if s.Config == nil || s.Name == "" || s.Start == nil || s.Check == nil {
-		t.Fatal("Config, Name, Start and Check are required")
+	if s.Config == nil || s.Name == "" || s.Start == nil || s.Check == nil && s.CheckObject == nil {
+		t.Fatal("Config, Name, Start, and Check or CheckObject are required")
+	}
+	if len(s.Pod.Containers) == 0 {
+		s.Pod = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause"}}}
 	}
 	s.Patience, s.Namespaces = cmp.Or(s.Patience, 5*time.Minute), cmp.Or(s.Namespaces, 10)
 	if s.Create == nil {
@@ -92,13 +102,18 @@ func Run(t *testing.T, s Suite) {
 		t.Fatal(err)
 	}
 	at := &suite{Suite: s, core: core, nsinit: nsinit}
-	t.Run("Order", at.testOrder)
-	t.Run("Alongside", at.testAlongside)
-	t.Run("Retry", at.testRetry)
-	t.Run("Crash", at.testCrash)
-	t.Run("DeletionWhileInitializing", at.testDeletionWhileInitializing)
-	t.Run("DeletionBeforeItsTurn", at.testDeletionBeforeItsTurn)
-	t.Run("SameNameAgain", at.testSameNameAgain)
+	if s.Check != nil {
+		t.Run("Order", at.testOrder)
+		t.Run("Alongside", at.testAlongside)
+		t.Run("Retry", at.testRetry)
+		t.Run("Crash", at.testCrash)
+		t.Run("DeletionWhileInitializing", at.testDeletionWhileInitializing)
+		t.Run("DeletionBeforeItsTurn", at.testDeletionBeforeItsTurn)
+		t.Run("SameNameAgain", at.testSameNameAgain)
+	}
+	if s.CheckObject != nil {
+		t.Run("Objects", at.testObjects)
+	}
 	if !t.Failed() {
 		t.Run("Cleanup", at.testCleanup)
 	}
@@ -139,6 +154,17 @@ func (s *suite) start(t *testing.T) (kill func()) {
 	kill = sync.OnceFunc(s.Start(t))
 	t.Cleanup(kill)
 	return kill
+}
+
+// restart kills the initializer after a delay, and starts it again.
+func (s *suite) restart(t *testing.T, kill func(), delay time.Duration) (killAgain func()) {
+	t.Helper()
+	select {
+	case <-t.Context().Done():
+	case <-time.After(delay):
+	}
+	kill()
+	return s.start(t)
 }
 
 // register registers an initializer of the suite until the test ends.
@@ -283,6 +309,9 @@ func (s *suite) waitOpen(t *testing.T, namespace *corev1.Namespace) {
 		}
 		return nil
 	})
+	if s.Check == nil {
+		return
+	}
 	if err := s.Check(t.Context(), namespace); err != nil {
 		t.Errorf("%s is open, but: %v", namespace.Name, err)
 	}

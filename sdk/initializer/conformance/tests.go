@@ -116,13 +116,7 @@ func (s *suite) testCrash(t *testing.T) {
 		namespaces = append(namespaces, s.create(t, uniqueName()))
 		if i%3 == 2 {
 			s.waitEntry(t, namespaces[i].Name, "the turn of the initializer", func(entry *v1alpha1.InitializerStatus) bool { return entry.StartTime != nil })
-			// The delay grows, so that the kill hits different steps.
-			select {
-			case <-t.Context().Done():
-			case <-time.After(time.Duration(i/3) * 50 * time.Millisecond):
-			}
-			kill()
-			kill = s.start(t)
+			kill = s.restart(t, kill, time.Duration(i/3)*50*time.Millisecond) // the delay grows, so that the kill hits different steps
 		}
 	}
 	for _, namespace := range namespaces {
