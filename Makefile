@@ -102,6 +102,7 @@ stress: ## Repeat the tests that match TEST, by default those of make test, COUN
 FAULTS ?=
 .PHONY: faults
 faults: build failpoints ## Run or resume the fault campaign, and write docs/reliability.md. FAULTS are its flags.
+	@$(DEV) build kube-scheduler
 	@echo "==> fault campaign"
 	@go build -o $(OUTPUT)/bin/faults ./test/faults
 	@$(OUTPUT)/bin/faults run --dir $(OUTPUT)/faults --bin-dir $(OUTPUT)/bin-failpoints --failpoints --planes 2 $(FAULTS)

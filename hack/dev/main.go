@@ -23,7 +23,8 @@ import (
 
 const usage = `usage: dev [--dir DIR] [--kubernetes VERSION] [--no-build] COMMAND
 
-  build                       build every program
+  build [kube-scheduler]      build every program, or the one that only the fault campaign
+                              runs
   up [--only-kube|--bare]     start the control plane and nsinit in the background, or
                               only Kubernetes, or a control plane without
                               kube-controller-manager, on which nsinit empties namespaces
@@ -77,7 +78,14 @@ func run(ctx context.Context, args []string) error {
 	}
 	switch command := rest[0]; command {
 	case "build":
-		return cluster.Build(ctx)
+		switch {
+		case len(rest) == 1:
+			return cluster.Build(ctx)
+		case len(rest) == 2 && rest[1] == controlplane.Scheduler:
+			return cluster.BuildScheduler(ctx)
+		default:
+			return fmt.Errorf("build accepts only %s, not %q", controlplane.Scheduler, rest[1:])
+		}
 	case "up":
 		switch {
 		case len(rest) == 1:

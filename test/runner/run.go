@@ -204,7 +204,7 @@ func (r *runner) build(ctx context.Context, p *part, parts, versions []string) b
 		ok = ok && r.buildOnce(ctx, p, "go", "-C", "hack/python", "mod", "download")
 	}
 	if slices.Contains(parts, "faults-slice") {
-		ok = ok && r.buildOnce(ctx, p, "go", "build", "-o", r.output+"/bin/faults", "./test/faults")
+		ok = ok && r.buildOnce(ctx, p, dev, "build", "kube-scheduler") && r.buildOnce(ctx, p, "go", "build", "-o", r.output+"/bin/faults", "./test/faults")
 	}
 	if slices.Contains(parts, "test-versions") {
 		for _, version := range versions {

@@ -30,6 +30,13 @@ func (c *Cluster) BuildKubernetes(ctx context.Context) error {
 	return c.build(ctx, c.buildKubernetes)
 }
 
+// BuildScheduler builds kube-scheduler if it is missing.
+func (c *Cluster) BuildScheduler(ctx context.Context) error {
+	return c.build(ctx, func(ctx context.Context) error {
+		return c.installPrograms(ctx, map[string]map[string]string{newest: {Scheduler: "k8s.io/kubernetes/cmd/kube-scheduler"}})
+	})
+}
+
 func (c *Cluster) build(ctx context.Context, parts ...step) error {
 	if c.NoBuild {
 		return nil

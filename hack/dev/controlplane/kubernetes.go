@@ -40,6 +40,9 @@ func versionedPrograms() map[string]string {
 	}
 }
 
+// Scheduler is a program of Kubernetes that only the fault campaign runs, in the newest version.
+const Scheduler = "kube-scheduler"
+
 // kubernetesBuild is programs that are built from a module that pins a version of Kubernetes.
 type kubernetesBuild struct {
 	dir, version string
@@ -68,14 +71,23 @@ func (b kubernetesBuild) flags() []string {
 		variables, b.version, major, minor)}
 }
 
-// buildKubernetes builds the programs of Kubernetes that the cache does not have, and links to all of them. The cache is shared by all
-// checkouts of a user.
+// buildKubernetes builds the programs of Kubernetes.
 func (c *Cluster) buildKubernetes(ctx context.Context) error {
+	// The two versions can be the same.
+	byVersion := map[string]map[string]string{newest: {}, c.Kubernetes: {}}
+	maps.Copy(byVersion[newest], commonPrograms())
+	maps.Copy(byVersion[c.Kubernetes], versionedPrograms())
+	return c.installPrograms(ctx, byVersion)
+}
+
+// installPrograms builds the programs of versions of Kubernetes that the cache does not have, and links to all of them. The cache is
+// shared by all checkouts of a user.
+func (c *Cluster) installPrograms(ctx context.Context, byVersion map[string]map[string]string) error {
 	cache, unusable := programCache()
 	if unusable != nil {
 		cache = filepath.Join(c.BinDir, ".kubernetes")
 	}
-	builds, err := c.kubernetesBuilds(ctx, cache)
+	builds, err := c.kubernetesBuilds(ctx, cache, byVersion)
 	if err != nil {
 		return err
 	}
@@ -111,11 +123,7 @@ func programCache() (string, error) {
 }
 
 // kubernetesBuilds returns what has to be built from the module of each version.
-func (c *Cluster) kubernetesBuilds(ctx context.Context, cache string) ([]kubernetesBuild, error) {
-	// The two versions can be the same.
-	byVersion := map[string]map[string]string{newest: {}, c.Kubernetes: {}}
-	maps.Copy(byVersion[newest], commonPrograms())
-	maps.Copy(byVersion[c.Kubernetes], versionedPrograms())
+func (c *Cluster) kubernetesBuilds(ctx context.Context, cache string, byVersion map[string]map[string]string) ([]kubernetesBuild, error) {
 	var builds []kubernetesBuild
 	for version, packages := range byVersion {
 		b := kubernetesBuild{dir: c.kubernetesModule(version), packages: packages}

@@ -93,6 +93,7 @@ func (c *Cluster) Identities() error {
 		pki.EnsureKey("service-account"),
 		c.ensureKubeconfig("admin", "kubernetes-admin", "system:masters"),
 		c.ensureKubeconfig("kube-controller-manager", "system:kube-controller-manager"),
+		c.ensureKubeconfig(Scheduler, "system:kube-scheduler"),
 		systemAccount("nsinit-apiserver"),
 		systemAccount("nsinit-controller-manager"),
 		systemAccount("policy-population"),
