@@ -5,7 +5,8 @@ SPDX-License-Identifier: Apache-2.0
 */
 
 // Package cluster runs the control plane of the fault campaign as processes on loopback: several
-// kube-apiservers, an etcd cluster of nsinit's own, and replicas of each program. Connections between
+// kube-apiservers, kube-scheduler, an etcd cluster of nsinit's own, and replicas of each program. The nodes are objects without
+// a kubelet, so pods are bound and never run. Connections between
 // programs go through named links of package proxy.
 //
 // A program that exits is restarted, as package controlplane does. A program that Kill or Stop ended
@@ -18,6 +19,7 @@ SPDX-License-Identifier: Apache-2.0
 //	kube-apiserver-I/etcd:policies         admission policies and their bindings
 //	kube-apiserver-I/etcd:configmaps       ConfigMaps, among them the parameters of the policies
 //	kube-controller-manager/kube-apiserver
+//	kube-scheduler/kube-apiserver
 //	nsinit-apiserver-I/kube-apiserver
 //	nsinit-apiserver-I/etcd                all members of nsinit's etcd; none if it is embedded
 //	nsinit-etcd-I/peers                    what the other members send to this one on connections that they open

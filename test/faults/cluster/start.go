@@ -41,13 +41,17 @@ func (c *Cluster) start(ctx context.Context) error {
 		func(ctx context.Context) error { return c.startAll(ctx, etcd, nsinitEtcd) },
 		func(ctx context.Context) error { return c.startAll(ctx, kubeAPIServer) },
 		func(ctx context.Context) error { return c.startAll(ctx, kubeControllerManager) },
+		c.createNodes,
+		func(ctx context.Context) error { return c.startAll(ctx, kubeScheduler) },
 		c.base.ApplyBase,
 		func(ctx context.Context) error { return c.startAll(ctx, nsinitAPIServer) },
 		c.base.ApplyPolicies,
+		c.installObjects,
 		c.gatesAct,
 		func(ctx context.Context) error { return c.startAll(ctx, controllerManager, policyPopulation) },
 		c.opens,
 		c.stamps,
+		c.objectsGuarded,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -130,7 +134,7 @@ func (c *Cluster) Ready(ctx context.Context, program string) error {
 		return err
 	case isReplica(program, nsinitAPIServer):
 		return c.served(ctx, program)
-	case isReplica(program, controllerManager):
+	case isReplica(program, controllerManager), program == kubeScheduler:
 		return c.healthy(ctx, c.url(program)+"/healthz")
 	default:
 		return c.healthy(ctx, "http://"+c.address(program)+"/readyz")

@@ -23,6 +23,7 @@ const (
 	etcd                  = "etcd"
 	kubeAPIServer         = "kube-apiserver"
 	kubeControllerManager = "kube-controller-manager"
+	kubeScheduler         = controlplane.Scheduler
 	nsinitEtcd            = "nsinit-etcd"
 	nsinitAPIServer       = "nsinit-apiserver"
 	controllerManager     = "nsinit-controller-manager"
@@ -84,7 +85,11 @@ func (c *Cluster) define() error {
 				return err
 			}
 			c.add(kubeControllerManager, kubeControllerManager, with(c.base.Process(kubeControllerManager).Args, map[string]string{
-				"kubeconfig": kubeconfig, "authentication-kubeconfig": kubeconfig, "authorization-kubeconfig": kubeconfig}))
+				"kubeconfig": kubeconfig, "authentication-kubeconfig": kubeconfig, "authorization-kubeconfig": kubeconfig,
+				"controllers": "*,-node-lifecycle-controller"})) // no kubelet reports that the nodes are ready
+			if err := c.addScheduler(); err != nil {
+				return err
+			}
 		}
 	}
 	return c.balance()

@@ -63,7 +63,7 @@ func Start(ctx context.Context, options cluster.Options, failpoints bool) (*Plan
 		return nil, err
 	}
 	p.Cluster, p.options = c, options
-	err = errors.Join(p.connectInitializers(), fault.Retry(ctx, func(ctx context.Context) error { return traffic.Install(ctx, c.Admin(0)) }))
+	err = errors.Join(p.connectInitializers(), fault.Retry(ctx, func(ctx context.Context) error { return traffic.Install(ctx, c.Admin(0)) }), c.HoldsObjects(ctx))
 	if err != nil {
 		return nil, errors.Join(err, p.Down(context.WithoutCancel(ctx)))
 	}
