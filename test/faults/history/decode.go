@@ -9,6 +9,7 @@ package history
 import (
 	"encoding/json"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +54,14 @@ func decode(store Store, value []byte) (*Object, bool) {
 		recorded.Lifecycle = typed
 	case *v1alpha1.NamespaceInitializerConfiguration:
 		recorded.Configuration = typed
+	case *v1alpha1.InitializerConfiguration:
+		recorded.Registration = typed
+	case *corev1.Pod:
+		recorded.Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: typed.OwnerReferences},
+			Spec: corev1.PodSpec{NodeName: typed.Spec.NodeName, SchedulingGates: typed.Spec.SchedulingGates}, Status: corev1.PodStatus{Phase: typed.Status.Phase}}
+	case *batchv1.Job:
+		recorded.Job = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Labels: typed.Labels}, Spec: batchv1.JobSpec{Suspend: typed.Spec.Suspend},
+			Status: batchv1.JobStatus{StartTime: typed.Status.StartTime}}
 	}
 	return recorded, true
 }

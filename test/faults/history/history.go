@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -42,7 +43,7 @@ const (
 	RoleTenant = "tenant"
 	// RoleInitializer clients are initializers. The client is named after the initializer.
 	RoleInitializer = "initializer"
-	// RoleMeddler clients send writes that the API never allows.
+	// RoleMeddler clients send writes that the API never allows, or allows only when they change nothing.
 	RoleMeddler = "meddler"
 	// RoleAdmin clients are administrators.
 	RoleAdmin = "admin"
@@ -128,6 +129,10 @@ type Object struct {
 	Core          *corev1.Namespace                           `json:"core,omitempty"`
 	Lifecycle     *v1alpha1.NamespaceLifecycle                `json:"lifecycle,omitempty"`
 	Configuration *v1alpha1.NamespaceInitializerConfiguration `json:"configuration,omitempty"`
+	// Pod and Job have only what decides whether they wait or run.
+	Pod          *corev1.Pod                        `json:"pod,omitempty"`
+	Job          *batchv1.Job                       `json:"job,omitempty"`
+	Registration *v1alpha1.InitializerConfiguration `json:"registration,omitempty"`
 }
 
 // Names of marks.

@@ -151,6 +151,25 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// TestWork: of pods and Jobs, only what decides whether they wait or run is recorded.
+func TestWork(t *testing.T) {
+	const metadata = `"metadata": {"namespace": "a", "name": "x", "uid": "u", "labels": {"initializers.nsinit.dev/one": "0"}, "ownerReferences": [{"uid": "job"}]}`
+	pod, _ := decode(Kube, []byte(`{"apiVersion": "v1", "kind": "Pod", `+metadata+`,
+		"spec": {"nodeName": "n", "schedulingGates": [{"name": "g"}], "containers": [{"name": "c"}]}, "status": {"phase": "Pending"}}`))
+	if p := pod.Pod; p == nil || p.Spec.NodeName != "n" || len(p.Spec.SchedulingGates) != 1 || p.Status.Phase != corev1.PodPending || len(p.OwnerReferences) != 1 || len(p.Spec.Containers) > 0 {
+		t.Errorf("the pod: %+v", pod)
+	}
+	job, _ := decode(Kube, []byte(`{"apiVersion": "batch/v1", "kind": "Job", `+metadata+`,
+		"spec": {"suspend": true, "parallelism": 1}, "status": {"startTime": "2026-01-01T00:00:00Z"}}`))
+	if j := job.Job; j == nil || !*j.Spec.Suspend || j.Labels["initializers.nsinit.dev/one"] != "0" || j.Status.StartTime == nil || j.Spec.Parallelism != nil {
+		t.Errorf("the Job: %+v", job)
+	}
+	registration, _ := decode(Nsinit, []byte(`{"apiVersion": "nsinit.dev/v1alpha1", "kind": "InitializerConfiguration", "metadata": {"name": "x"}, "initializers": [{"name": "one"}]}`))
+	if r := registration.Registration; r == nil || len(r.Initializers) != 1 {
+		t.Errorf("the configuration: %+v", registration)
+	}
+}
+
 // TestReplaced: after a store was replaced by an empty one, the history goes on with its first revision.
 func TestReplaced(t *testing.T) {
 	if testing.Short() {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,7 +54,7 @@ func (t *Traffic) runInitializer(ctx, crashing context.Context, name string) {
 	}
 }
 
-// initializer returns an initializer that puts one result into each namespace.
+// initializer returns an initializer that puts one result into each namespace, or acts on pods and Jobs.
 func (t *Traffic) initializer(crashing context.Context, name string) (*initializer.Runner, error) {
 	config := t.user(t.options.Initializers, name, history.RoleInitializer, initializerUser)
 	config.Timeout = 0 // the SDK watches
@@ -79,6 +80,10 @@ func (t *Traffic) initializer(crashing context.Context, name string) (*initializ
 			}
 			return t.misbehave(ctx, crashing)
 		},
+	}
+	if slices.Contains(objectInitializers(), name) {
+		options.Initialize = nil
+		options.InitializeObject = func(ctx context.Context, _ initializer.Object) error { return t.misbehave(ctx, crashing) }
 	}
 	if name == participant {
 		options.Finalize = func(ctx context.Context, namespace *corev1.Namespace) error {

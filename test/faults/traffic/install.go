@@ -39,11 +39,21 @@ const (
 	ghost       = "ghost" + history.InitializerDomain
 )
 
-// baseConfiguration is the configuration that is always there.
+// The initializers of pods and Jobs, in their order. Both act on both kinds.
+const (
+	scanner  = "scanner" + history.InitializerDomain
+	approver = "approver" + history.InitializerDomain
+)
+
+// baseConfiguration is the name of the configurations that are always there: one for namespaces, and one for pods and Jobs.
 const baseConfiguration = NamePrefix + "base"
 
 // Initializers returns the names of the initializers that run.
-func Initializers() []string { return []string{plain, participant, optional} }
+func Initializers() []string {
+	return append([]string{plain, participant, optional}, objectInitializers()...)
+}
+
+func objectInitializers() []string { return []string{scanner, approver} }
 
 // meddlerInitializers are those whose rights the meddler has.
 func meddlerInitializers() []string { return []string{plain, participant} }
@@ -63,7 +73,9 @@ func Install(ctx context.Context, config *rest.Config) error {
 	for user, rules := range map[string][]rbacv1.PolicyRule{
 		tenantUser: {
 			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "list", "watch", "delete"}},
-			{APIGroups: []string{""}, Resources: []string{"configmaps", "serviceaccounts"}, Verbs: all},
+			{APIGroups: []string{""}, Resources: []string{"configmaps", "serviceaccounts", "pods"}, Verbs: all},
+			{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: all},
+			{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: all},
 		},
 		initializerUser: {
 			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "initialize"}},
@@ -71,13 +83,18 @@ func Install(ctx context.Context, config *rest.Config) error {
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespacelifecycles"}, Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespacelifecycles/initialize", "namespacelifecycles/finalize", "namespacelifecycles/status"}, Verbs: []string{"create", "update", "patch"}},
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{v1alpha1.ResourceInitializers}, Verbs: []string{v1alpha1.VerbInitialize, v1alpha1.VerbFinalize}},
-			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespaceinitializerconfigurations"}, Verbs: []string{"list"}},
-			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespaceinitializerconfigurations/status"}, Verbs: []string{"patch"}},
+			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespaceinitializerconfigurations", "initializerconfigurations"}, Verbs: []string{"list"}},
+			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespaceinitializerconfigurations/status", "initializerconfigurations/status"}, Verbs: []string{"patch"}},
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "patch"}},
+			{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"get", "list", "watch", "patch"}},
 		},
 		meddlerUser: {
 			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "initialize"}},
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespacelifecycles/initialize"}, Verbs: []string{"create", "update"}},
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{v1alpha1.ResourceInitializers}, ResourceNames: meddlerInitializers(), Verbs: []string{v1alpha1.VerbInitialize}},
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create", "patch"}},
+			{APIGroups: []string{""}, Resources: []string{"pods/binding"}, Verbs: []string{"create"}},
+			{APIGroups: []string{"batch"}, Resources: []string{"jobs", "jobs/status"}, Verbs: []string{"patch"}},
 		},
 	} {
 		meta := metav1.ObjectMeta{Name: user}
@@ -100,6 +117,15 @@ func Install(ctx context.Context, config *rest.Config) error {
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("cannot register the initializers: %w", err)
+	}
+	registration := &v1alpha1.InitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: baseConfiguration}}
+	rules := []v1alpha1.Rule{{APIGroups: []string{"", "batch"}, APIVersions: []string{"v1"}, Resources: []string{"pods", "jobs"}}}
+	for _, name := range objectInitializers() {
+		registration.Initializers = append(registration.Initializers, v1alpha1.Initializer{Name: name, Rules: rules})
+	}
+	_, err = nsinit.NsinitV1alpha1().InitializerConfigurations().Create(ctx, registration, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("cannot register the initializers of pods and Jobs: %w", err)
 	}
 	return nil
 }

@@ -140,6 +140,9 @@ func missing(err error) bool {
 // write makes one of the writes by which a tenant may be too early.
 func (t *Traffic) write(ctx context.Context, client kubernetes.Interface, tenant, namespace string) error {
 	mark := map[string]string{history.AnnotationTenant: tenant}
+	if t.chance(0.2) {
+		return t.startWork(ctx, client, mark, namespace)
+	}
 	switch t.pick(8) {
 	case 0:
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, history.AnnotationTenant, tenant)
@@ -216,20 +219,20 @@ func Names(ctx context.Context, core kubernetes.Interface, prefix string) ([]str
 }
 
 // Unsettled returns the namespaces whose names begin with a prefix and that are neither open and Ready nor
-// gone.
+// gone, and the pods and Jobs in such namespaces that do not run.
 func Unsettled(ctx context.Context, core kubernetes.Interface, prefix string) ([]string, error) {
 	list, err := core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	names, err := idle(ctx, core, prefix)
 	for _, namespace := range list.Items {
 		_, closed := namespace.Labels[v1alpha1.LabelInitializing]
 		if strings.HasPrefix(namespace.Name, prefix) && (closed || namespace.DeletionTimestamp != nil || !ready(&namespace)) {
 			names = append(names, namespace.Name)
 		}
 	}
-	return names, nil
+	return names, err
 }
 
 func ready(namespace *corev1.Namespace) bool {

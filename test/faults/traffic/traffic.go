@@ -90,6 +90,7 @@ func Start(ctx context.Context, options Options) (*Traffic, error) {
 	t.tenants.Go(func() { t.flap(crashing) })
 	t.tenants.Go(func() { t.readLifecycles(crashing) })
 	t.tenants.Go(func() { t.meddle(crashing) })
+	t.tenants.Go(func() { t.meddleWithWork(crashing) })
 	return t, nil
 }
 
