@@ -401,6 +401,11 @@ func TestCheckers(t *testing.T) {
 			s.acknowledge("get", l, 0, 2, s.at, s.at+1)
 			s.record(lifecycle("f-1", a, []string{first}, first))
 		}},
+		"I6: a Job runs while it waits": {check: "I6", message: "is not suspended", play: func(s *story) {
+			s.opens("f-1", a)
+			s.job("j", false, scanner)
+		}},
+
 		"Linearizable: a forbidden write": {check: "Linearizable", message: "never allowed", play: func(s *story) {
 			s.operation(history.Operation{Client: "meddler", Role: history.RoleMeddler, Verb: "update", Resource: "namespacelifecycles"})
 		}},
@@ -449,20 +454,26 @@ func TestCheckers(t *testing.T) {
 			test.play(s)
 			found := All(&s.History, Options{NamePrefix: "f-", ReasonDelay: 15 * time.Second})
 			checked[test.check] = true
-			switch {
-			case test.check == "" && len(found) > 0:
-				t.Errorf("violations of a good history: %v", found)
-			case test.check != "" && len(found) == 0:
-				t.Error("no violation was found")
-			case test.check != "" && (len(found) != 1 || found[0].Check != test.check || !strings.Contains(found[0].String(), test.message)):
-				t.Errorf("want one violation of %s with %q, got %v", test.check, test.message, found)
-			}
+			expectOne(t, found, test.check, test.message)
 		})
 	}
 	for _, checker := range Checkers() {
 		if !checked[checker.Name] {
 			t.Errorf("no history violates %s", checker.Name)
 		}
+	}
+}
+
+// expectOne expects one violation of a check, or none if its name is empty.
+func expectOne(t *testing.T, found []Violation, check, message string) {
+	t.Helper()
+	switch {
+	case check == "" && len(found) > 0:
+		t.Errorf("violations of a good history: %v", found)
+	case check != "" && len(found) == 0:
+		t.Error("no violation was found")
+	case check != "" && (len(found) != 1 || found[0].Check != check || !strings.Contains(found[0].String(), message)):
+		t.Errorf("want one violation of %s with %q, got %v", check, message, found)
 	}
 }
 

@@ -10,8 +10,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -243,4 +245,69 @@ func (s *story) opens(name string, uid types.UID) {
 	s.initializerActs(name, uid, first, "result")
 	s.initialize(lifecycle(name, uid, []string{first}), created.Revision)
 	s.open(name, uid)
+}
+
+const (
+	scanner  = "scanner" + history.InitializerDomain
+	approver = "approver" + history.InitializerDomain
+)
+
+// register stores a configuration of pods and Jobs, which is in force. Of the two initializers, only the first acts on Jobs.
+func (s *story) register() { s.registration(1, true) }
+
+// registration stores a version of this configuration.
+func (s *story) registration(generation int64, inForce bool) {
+	c := &v1alpha1.InitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "objects", UID: "registration", Generation: generation}}
+	for name, resources := range map[string][]string{scanner: {"pods", "jobs"}, approver: {"pods"}} {
+		c.Initializers = append(c.Initializers, v1alpha1.Initializer{Name: name, Rules: []v1alpha1.Rule{{APIGroups: []string{"*"}, Resources: resources}}})
+	}
+	slices.SortFunc(c.Initializers, func(a, b v1alpha1.Initializer) int { return -strings.Compare(a.Name, b.Name) })
+	if inForce {
+		c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionInForce, Status: metav1.ConditionTrue, ObservedGeneration: generation}}
+	}
+	s.event(history.Nsinit, history.Event{Key: "/registry/nsinit.dev/initializerconfigurations/objects", Object: &history.Object{
+		Kind: "InitializerConfiguration", Name: c.Name, UID: c.UID, Registration: c,
+	}})
+}
+
+// pod stores a version of a pod with a node, or "", that waits for initializers.
+func (s *story) pod(name, node string, waits ...string) *history.Object {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
+	for _, initializer := range waits {
+		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: v1alpha1.PendingPrefix + initializer})
+	}
+	return s.work(&history.Object{Kind: "Pod", Name: name, Pod: pod})
+}
+
+// job stores a version of a Job that waits for initializers.
+func (s *story) job(name string, suspended bool, waits ...string) *history.Object {
+	job := &batchv1.Job{Spec: batchv1.JobSpec{Suspend: &suspended}}
+	for i, initializer := range waits {
+		job.Labels = map[string]string{v1alpha1.PendingPrefix + initializer: fmt.Sprint(i)}
+	}
+	if !suspended {
+		job.Status.StartTime = &metav1.Time{Time: time.Unix(1, 0)}
+	}
+	return s.work(&history.Object{Kind: "Job", Name: name, Job: job})
+}
+
+// work stores a version of an object, which is complete when it is returned.
+func (s *story) work(object *history.Object) *history.Object {
+	object.Namespace, object.UID = "f-1", types.UID("uid-of-"+object.Name)
+	s.event(history.Kube, history.Event{Key: "/registry/" + object.Kind + "/f-1/" + object.Name, Object: object})
+	return object
+}
+
+// removesItself acknowledges the last change of an object to a client.
+func (s *story) removesItself(client string, object *history.Object) {
+	s.operation(history.Operation{Client: client, Verb: "patch", Resource: resource(object), Namespace: object.Namespace, Name: object.Name, UID: object.UID,
+		ResourceVersion: s.kube, Start: s.at - time.Second, End: s.at})
+}
+
+// initialized is the life of a pod until it has a node.
+func (s *story) initialized(name string) {
+	s.pod(name, "", scanner, approver)
+	s.removesItself(scanner, s.pod(name, "", approver))
+	s.removesItself(approver, s.pod(name, ""))
+	s.pod(name, "node")
 }
