@@ -93,6 +93,7 @@ func otherBugs() []Bug {
 			"./pkg/population", "^TestClusterScoped$"},
 		{"patch-another-record", "the SDK removes its entry from the NamespaceLifecycle of the next namespace", "", "I4",
 			"./test/sdk", "^TestRetryMeetsNextIncarnation$"},
+		{"last-gate-omitted", "new pods and Jobs do not wait for the last of several initializers", ordinary, "I6", "./pkg/controller/objects", "^TestStamp$"},
 		{"namesakes-not-gated", "resources named namespaces are not gated", "", "I1", "./artifacts", "^TestGatesDeny$"},
 	}
 }
