@@ -62,7 +62,8 @@ requests. After each injection, the campaign removes the fault. At the end of a 
 	}
 	if err := write(`
 In the next table, *operations* are HTTP requests of clients. *Worst recovery* is the longest time from the end of the last fault of a round
-until every namespace was open and Ready, or removed. A fault with 0 injections was not tested.
+until every namespace was open and Ready, or removed, every pod had a node, and every Job had started. A fault with 0 injections was not
+tested.
 
 - If connections deliver no data until a fault ends, no data is lost: after the fault, the connections deliver all data.
 - If connections are closed until a fault ends, clients cannot open new connections during the fault.
