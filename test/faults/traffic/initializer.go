@@ -83,7 +83,10 @@ func (t *Traffic) initializer(crashing context.Context, name string) (*initializ
 	}
 	if slices.Contains(objectInitializers(), name) {
 		options.Initialize = nil
-		options.InitializeObject = func(ctx context.Context, _ initializer.Object) error { return t.misbehave(ctx, crashing) }
+		options.InitializeObject = func(ctx context.Context, _ initializer.Object) error {
+			t.sleep(crashing, 0, time.Second) // meddlers come first
+			return t.misbehave(ctx, crashing)
+		}
 	}
 	if name == participant {
 		options.Finalize = func(ctx context.Context, namespace *corev1.Namespace) error {

@@ -98,6 +98,7 @@ func (t *Traffic) use(ctx context.Context, clients []kubernetes.Interface, tenan
 				}
 				if err == nil {
 					sawOpen.Do(func() { close(open) })
+					_ = t.startWork(ctx, clients[t.pick(len(clients))], map[string]string{history.AnnotationTenant: tenant}, namespace.Name)
 					if !t.sleep(ctx, 500*time.Millisecond, time.Second) {
 						return
 					}
@@ -140,7 +141,7 @@ func missing(err error) bool {
 // write makes one of the writes by which a tenant may be too early.
 func (t *Traffic) write(ctx context.Context, client kubernetes.Interface, tenant, namespace string) error {
 	mark := map[string]string{history.AnnotationTenant: tenant}
-	if t.chance(0.2) {
+	if t.chance(0.1) {
 		return t.startWork(ctx, client, mark, namespace)
 	}
 	switch t.pick(8) {
