@@ -156,9 +156,15 @@ func resource(object *history.Object) string {
 // created returns what is wrong with the initializers of a new object, or "".
 func (j *heldJudge) created(version history.Event) string {
 	object := version.Object
-	var began time.Duration // a namespace that no client of the traffic created may be as old as the history
+	// The object is not older than its namespace and its owner. What no client of the traffic created may be as old as the history.
+	began := j.began[object.UID]
 	if n := j.At(object.Namespace, version.Revision); n != nil {
-		began = j.began[n.UID]
+		began = max(began, j.began[n.UID])
+	}
+	if object.Pod != nil {
+		for _, owner := range object.Pod.OwnerReferences {
+			began = max(began, j.began[owner.UID])
+		}
 	}
 	var want []string
 	for _, r := range j.required {

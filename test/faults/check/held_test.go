@@ -60,6 +60,20 @@ func TestHeld(t *testing.T) {
 			s.registration(1, true)
 			s.pod("p", "")
 		}, before: func(s *story) { s.registration(1, false) }},
+		"a pod that is created when the configuration is in force": {message: "but the configurations require", play: func(s *story) {
+			s.registration(1, true)
+			began := s.at
+			object := s.pod("p", "")
+			s.operation(history.Operation{Verb: "create", Resource: "pods", UID: object.UID, Start: began + time.Second, End: s.at})
+		}, before: func(s *story) { s.registration(1, false) }},
+		"a pod of a Job that is created when the configuration is in force": {message: `"of-j" was stored and waits for`, play: func(s *story) {
+			s.registration(1, true)
+			began := s.at
+			job := s.job("j", true, scanner)
+			s.operation(history.Operation{Verb: "create", Resource: "jobs", UID: job.UID, Start: began + time.Second, End: s.at})
+			s.removesItself(scanner, s.job("j", false))
+			s.pod("of-j", "").Pod.OwnerReferences = []metav1.OwnerReference{{UID: job.UID}}
+		}, before: func(s *story) { s.registration(1, false) }},
 		"a configuration that changes": {play: func(s *story) {
 			s.pod("p", "")
 			s.registration(2, true)

@@ -114,11 +114,11 @@ func merge(live map[string]*v1alpha1.NamespaceInitializerConfiguration) []entry 
 	return plan
 }
 
-// creations returns when the creation of each namespace began.
+// creations returns when the creation of each object by a client began.
 func (v *View) creations() map[types.UID]time.Duration {
 	began := map[types.UID]time.Duration{}
 	for _, o := range v.Operations {
-		if o.Verb == "create" && o.Resource == "namespaces" && o.Group == "" && o.Outcome == history.Acknowledged {
+		if o.Verb == "create" && o.Subresource == "" && o.Outcome == history.Acknowledged {
 			began[o.UID] = o.Start
 		}
 	}

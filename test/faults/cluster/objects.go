@@ -15,12 +15,14 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
 )
 
 const (
@@ -106,8 +108,8 @@ func (c *Cluster) objectsGuarded(ctx context.Context) error {
 	})
 }
 
-// HoldsObjects waits until new pods wait for an initializer on each kube-apiserver. An InitializerConfiguration that selects all namespaces
-// exists.
+// HoldsObjects waits until every InitializerConfiguration is in force, and new pods wait for an initializer on each kube-apiserver. One of
+// the configurations selects all namespaces.
 func (c *Cluster) HoldsObjects(ctx context.Context) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}}}
 	return eventually(ctx, func(ctx context.Context) error {
@@ -118,6 +120,16 @@ func (c *Cluster) HoldsObjects(ctx context.Context) error {
 			}
 			if err != nil {
 				return err
+			}
+		}
+		configurations, err := versioned.NewForConfigOrDie(c.admin).NsinitV1alpha1().InitializerConfigurations().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, configuration := range configurations.Items {
+			condition := meta.FindStatusCondition(configuration.Status.Conditions, v1alpha1.ConditionInForce)
+			if condition == nil || condition.Status != metav1.ConditionTrue || condition.ObservedGeneration != configuration.Generation {
+				return fmt.Errorf("InitializerConfiguration %s is not in force: %+v", configuration.Name, condition)
 			}
 		}
 		return nil
