@@ -74,7 +74,7 @@ func Checkers() []Checker {
 		{"I3", "etcd stores every acknowledged write to the API of nsinit.", Durable},
 		{"I4", "The gate of each namespace opens once, after each initializer in the plan has acted. Each initializer leaves one result, which stays until the namespace is deleted.", Once},
 		{"I5", "No gate opens while the storage of nsinit is lost.", Lost},
-		{"I6", "A pod has no node, and a Job has no pods, while it waits for initializers. New pods and Jobs wait for all of them. Only the first one removes itself. After the faults end, every pod gets a node and every Job starts within a time limit.", Held},
+		{"I6", "A pod gets no node, and a Job gets no pods, before all of its initializers are done. Each initializer removes only itself, in the order of the configuration. After the faults end, every pod gets a node and every Job starts within a time limit.", Held},
 		{"Plan", "The plan of a namespace is the merge of all configurations at one revision of etcd. The merge includes every change that was stored before a client began to create the namespace.", Plans},
 		{"Linearizable", "Acknowledged writes and reads of NamespaceLifecycles and configurations are linearizable. The API allows each change.", Linearizable},
 	}

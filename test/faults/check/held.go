@@ -193,7 +193,7 @@ func runs(object *history.Object) string {
 	return ""
 }
 
-// early returns that the Job of a new pod waits, or "".
+// early returns the fact that the Job of a new pod waits, or "".
 func (j *heldJudge) early(version history.Event) string {
 	for _, owner := range version.Object.Pod.OwnerReferences {
 		var job *history.Object
@@ -232,7 +232,7 @@ func (j *heldJudge) changed(before *history.Object, version history.Event) strin
 	return fmt.Sprintf("does not wait for %q any more, which did not remove itself%s", was[0], others)
 }
 
-// idle returns that an object does not run although the faults have ended.
+// idle returns what is missing so that an object runs, although the faults have ended.
 func (j *heldJudge) idle(versions []history.Event) (int64, string) {
 	quiet, ended := j.MarkAt(history.MarkQuiet)
 	settled, waited := j.MarkAt(history.MarkSettled)
