@@ -149,7 +149,10 @@ func New(config Config) (*Controller, error) {
 	})
 	_, namespacesErr := namespaces.AddTypedEventHandler(cache.TypedResourceEventHandlerFuncs[*metav1.PartialObjectMetadata]{
 		AddFunc: func(*metav1.PartialObjectMetadata) { c.enqueueRollouts() }, UpdateFunc: c.namespaceUpdated,
-		DeleteFunc: func(cache.DeletedObject[*metav1.PartialObjectMetadata]) { c.enqueueRollouts() },
+		DeleteFunc: func(deleted cache.DeletedObject[*metav1.PartialObjectMetadata]) {
+			c.closed.Delete(deleted.GetName())
+			c.enqueueRollouts()
+		},
 	})
 	if err := errors.Join(inventoriesErr, populationsErr, namespacesErr); err != nil {
 		return nil, err
@@ -216,16 +219,20 @@ func (c *Controller) exclusively(from workers.Queue) func(context.Context, strin
 	}
 }
 
-// reconcile applies the populations to an open namespace. The initializer populates closed ones.
+// reconcile applies the populations to an open namespace. The initializer populates closed ones, which are reconciled when they open.
 func (c *Controller) reconcile(ctx context.Context, name string) error {
+	c.closed.Store(name, nil) // before the reads: it can open after that
+	if c.isClosed(name) {
+		return nil
+	}
 	inventory, err := c.inventories.Get(name)
 	if apierrors.IsNotFound(err) { // or the cache does not have it yet
 		inventory, err = c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, name, metav1.GetOptions{})
 	}
 	if err != nil {
+		c.closed.Delete(name)
 		return utilapierrors.IgnoreAbsent(err)
 	}
-	c.closed.Store(name, nil) // before the read: it can open after that
 	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil || !helper.IsClosed(namespace) || namespace.DeletionTimestamp != nil {
 		c.closed.Delete(name)
@@ -255,10 +262,11 @@ func (c *Controller) inventoryUpdated(before, after *v1alpha1.PopulatedNamespace
 	if before.ResourceVersion == after.ResourceVersion || before.UID != after.UID {
 		c.changes.Add(after.Name)
 	}
-	// What drifts while a rollout brings an object is repaired only after the inventory has the object. What drifts while the namespace is
-	// closed has queued it.
-	if !c.isClosed(after.Name) && !slices.EqualFunc(before.Status.Objects, after.Status.Objects, func(a, b v1alpha1.PopulatedObject) bool { return a.ContentHash == b.ContentHash }) {
-		c.repairs.Add(after.Name)
+	switch isClosed := c.isClosed(after.Name); {
+	case isClosed && !meta.IsStatusConditionTrue(after.Status.Conditions, v1alpha1.ConditionApplied): // the namespace can open nevertheless
+		c.changes.Add(after.Name)
+	case !isClosed && !slices.EqualFunc(before.Status.Objects, after.Status.Objects, func(a, b v1alpha1.PopulatedObject) bool { return a.ContentHash == b.ContentHash }):
+		c.repairs.Add(after.Name) // what drifts while a rollout brings an object is repaired only after the inventory has the object
 	}
 	c.inventoryChanged(before)
 	c.inventoryChanged(after)
@@ -292,11 +300,16 @@ func (c *Controller) populationChanged(name string) {
 	c.enqueueAll()
 }
 
-// enqueueAll queues every namespace.
+// enqueueAll queues every namespace. One that is being initialized can have no inventory yet.
 func (c *Controller) enqueueAll() {
 	inventories, _ := c.inventories.List(labels.Everything()) // a lister returns no error
 	for _, inventory := range inventories {
 		c.changes.Add(inventory.Name)
+	}
+	for _, name := range c.namespaces.GetStore().ListKeys() {
+		if c.isClosed(name) {
+			c.changes.Add(name)
+		}
 	}
 }
 

@@ -394,35 +394,55 @@ func objects(c *Controller) clienttesting.ObjectTracker {
 
 // TestOpened: what happened while a namespace was closed is repaired when it opens. Others are not reconciled then.
 func TestOpened(t *testing.T) {
-	for name, drifts := range map[string]bool{"with drift": true, "without": false} {
+	applied := func(status metav1.ConditionStatus, hash string) v1alpha1.PopulatedNamespaceStatus {
+		return v1alpha1.PopulatedNamespaceStatus{
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionApplied, Status: status}},
+			Objects:    []v1alpha1.PopulatedObject{{Population: "p", Manifest: "m", ContentHash: hash}},
+		}
+	}
+	for name, test := range map[string]struct {
+		before, after func(*Controller) // the inventory exists
+		status        v1alpha1.PopulatedNamespaceStatus
+		repaired      bool
+	}{
+		"applied":                   {status: applied(metav1.ConditionTrue, "1")},
+		"with drift":                {status: applied(metav1.ConditionTrue, "1"), after: func(c *Controller) { c.drift("shop") }, repaired: true},
+		"an object failed":          {status: applied(metav1.ConditionFalse, ""), repaired: true},
+		"a population changed":      {status: applied(metav1.ConditionTrue, "1"), before: func(c *Controller) { c.populationChanged("p") }, repaired: true},
+		"it changed later":          {status: applied(metav1.ConditionTrue, "1"), after: func(c *Controller) { c.populationChanged("p") }, repaired: true},
+		"it drifted and was opened": {after: func(c *Controller) { c.drift("shop") }, repaired: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}
-				core, calls := corefake.NewClientset(namespace), 0
-				nsinit := nsinitfake.NewClientset()
+				core, nsinit, calls := corefake.NewClientset(namespace), nsinitfake.NewClientset(), 0
 				c, ctx, halt := runController(t, nsinit, core, func(context.Context, *corev1.Namespace) error { calls++; return nil })
 				defer halt(func() {})
-				if _, err := nsinit.NsinitV1alpha1().PopulatedNamespaces().Create(t.Context(), &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}, metav1.CreateOptions{}); err != nil {
-					t.Fatal(err)
-				}
 				metadata := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: *namespace.ObjectMeta.DeepCopy()}
-				if err := objects(c).Create(corev1.SchemeGroupVersion.WithResource("namespaces"), metadata.DeepCopy(), ""); err != nil {
-					t.Fatal(err)
+				err := objects(c).Create(corev1.SchemeGroupVersion.WithResource("namespaces"), metadata.DeepCopy(), "")
+				happens := func(what func(*Controller)) {
+					settled()
+					if what != nil {
+						what(c)
+						settled()
+					}
 				}
+				happens(test.before)
+				inventories := nsinit.NsinitV1alpha1().PopulatedNamespaces()
+				inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "i", ResourceVersion: "1"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}
+				_, createErr := inventories.Create(ctx, inventory.DeepCopy(), metav1.CreateOptions{})
 				settled()
-				if drifts {
-					c.drift("shop")
-				}
+				inventory.ResourceVersion, inventory.Status = "2", test.status
+				_, updateErr := inventories.UpdateStatus(ctx, inventory, metav1.UpdateOptions{})
+				happens(test.after)
 				open := namespace.DeepCopy()
 				open.Labels, metadata.Labels = nil, nil
-				if _, err := core.CoreV1().Namespaces().Update(ctx, open, metav1.UpdateOptions{}); err != nil {
-					t.Fatal(err)
-				}
-				if err := objects(c).Update(corev1.SchemeGroupVersion.WithResource("namespaces"), metadata, ""); err != nil {
+				_, openErr := core.CoreV1().Namespaces().Update(ctx, open, metav1.UpdateOptions{})
+				if err := errors.Join(err, createErr, updateErr, openErr, objects(c).Update(corev1.SchemeGroupVersion.WithResource("namespaces"), metadata, "")); err != nil {
 					t.Fatal(err)
 				}
 				settled()
-				if _, closed := c.closed.Load("shop"); (calls > 0) != drifts || closed {
+				if _, closed := c.closed.Load("shop"); (calls > 0) != test.repaired || closed {
 					t.Errorf("reconciled %d times; it is closed: %t", calls, closed)
 				}
 			})
@@ -430,38 +450,25 @@ func TestOpened(t *testing.T) {
 	}
 }
 
-// TestConcluded: when an inventory gets what a rollout applied, its namespace is reconciled: what drifted before was not repaired. A
-// namespace that is being initialized is not: each would be repaired once when it opens.
+// TestConcluded: when an inventory gets what a rollout applied, its namespace is reconciled: what drifted before was not repaired.
 func TestConcluded(t *testing.T) {
-	for name, test := range map[string]struct {
-		labels map[string]string
-		calls  int
-	}{"open": {nil, 1}, "closed": {map[string]string{v1alpha1.LabelInitializing: "true"}, 0}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "i", ResourceVersion: "1"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}
-				nsinit, calls := nsinitfake.NewClientset(inventory), 0
-				c, _, halt := runController(t, nsinit, corefake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u"}}),
-					func(context.Context, *corev1.Namespace) error { calls++; return nil })
-				defer halt(func() {})
-				if err := objects(c).Create(corev1.SchemeGroupVersion.WithResource("namespaces"), &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-					ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u", Labels: test.labels}}, ""); err != nil {
-					t.Fatal(err)
-				}
-				settled()
-				before := calls
-				inventory = inventory.DeepCopy()
-				inventory.ResourceVersion, inventory.Status.Objects = "2", []v1alpha1.PopulatedObject{{Population: "p", Manifest: "m", UID: "o", ContentHash: "new"}}
-				if _, err := nsinit.NsinitV1alpha1().PopulatedNamespaces().UpdateStatus(t.Context(), inventory, metav1.UpdateOptions{}); err != nil {
-					t.Fatal(err)
-				}
-				settled()
-				if calls != before+test.calls {
-					t.Errorf("reconciled %d times", calls-before)
-				}
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "i", ResourceVersion: "1"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}
+		nsinit, calls := nsinitfake.NewClientset(inventory), 0
+		_, _, halt := runController(t, nsinit, corefake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u"}}),
+			func(context.Context, *corev1.Namespace) error { calls++; return nil })
+		defer halt(func() {})
+		before := calls
+		inventory = inventory.DeepCopy()
+		inventory.ResourceVersion, inventory.Status.Objects = "2", []v1alpha1.PopulatedObject{{Population: "p", Manifest: "m", UID: "o", ContentHash: "new"}}
+		if _, err := nsinit.NsinitV1alpha1().PopulatedNamespaces().UpdateStatus(t.Context(), inventory, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		settled()
+		if calls != before+1 {
+			t.Errorf("reconciled %d times", calls-before)
+		}
+	})
 }
 
 // TestTenantsInTurn: the namespaces of one user do not delay a repair in one of another user.

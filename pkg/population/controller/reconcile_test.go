@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corefake "k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
@@ -44,8 +45,12 @@ func TestReconcile(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			namespaces, err := newNamespaces(metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())) // empty: they are read
+			if err != nil {
+				t.Fatal(err)
+			}
 			populated, forgotten := false, false
-			c := &Controller{inventories: listers.NewPopulatedNamespaceLister(inventories), Config: Config{
+			c := &Controller{namespaces: namespaces, inventories: listers.NewPopulatedNamespaceLister(inventories), Config: Config{
 				Core: corefake.NewClientset(&corev1.Namespace{ObjectMeta: test.namespace}), Nsinit: nsinitfake.NewClientset(inventory),
 				Populator: fakePopulator{
 					correct: func(context.Context, *corev1.Namespace) error { populated = true; return nil },
