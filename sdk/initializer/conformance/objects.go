@@ -69,10 +69,8 @@ func (s *suite) entry(ctx context.Context) (entry v1alpha1.Initializer, reported
 		if i < 0 {
 			continue
 		}
-		for _, status := range configuration.Status.Initializers {
-			if status.Name == s.Name {
-				reported = status.ReportTime
-			}
+		if report := helper.ReportOf(configuration.Status.Initializers, s.Name); report != nil {
+			reported = report.ReportTime
 		}
 		return configuration.Initializers[i], reported, nil
 	}
