@@ -113,8 +113,12 @@ func (o objects) testCrash(t *testing.T) {
 	kill := o.start(t)
 	namespace := o.createHeld(t)
 	for i := range o.Namespaces {
+		kills := i%3 == 2
+		if kills { // the program must act now, so that the kill hits a step of it
+			o.waitPending(t, namespace, fmt.Sprintf("object-%d", i-1))
+		}
 		o.createObject(t, namespace, fmt.Sprintf("object-%d", i))
-		if i%3 == 2 {
+		if kills {
 			kill = o.restart(t, kill, time.Duration(i/3)*50*time.Millisecond)
 		}
 	}
