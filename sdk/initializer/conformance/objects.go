@@ -95,15 +95,17 @@ func (o objects) testOrder(t *testing.T) {
 
 // testRetry: a policy refuses what the initializer writes to the namespace, and is deleted later.
 func (o objects) testRetry(t *testing.T) {
-	kill := o.start(t)
-	namespace, other := o.createHeld(t), o.createHeld(t)
-	kill()
-	o.createObject(t, namespace, "first")
-	lift := o.refuse(t, namespace)
 	o.start(t)
+	namespace, other := o.createHeld(t), o.createHeld(t)
+	o.createObject(t, other, "earlier")
+	o.waitPending(t, other, "earlier") // the program acts now
+	created := "request.operation == 'CREATE' && request.resource.resource == %q && object.metadata.?name.orValue('') == 'first'"
+	lift := o.refuse(t, namespace, fmt.Sprintf(created, o.resource))
+	o.createObject(t, namespace, "first")
 	// The turn for the second one proves that the initializer had time to act on the first one.
 	o.createObject(t, other, "second")
 	o.waitPending(t, other, "second")
+	o.waitObject(t, namespace, "first", o.Name) // CheckObject may return nil: the policy does not refuse what is done elsewhere
 	lift()
 	o.waitPending(t, namespace, "first")
 }
@@ -195,15 +197,21 @@ func (o objects) tryToCreate(ctx context.Context, namespace, name string, dryRun
 	return o.core.BatchV1().Jobs(namespace).Create(ctx, &batchv1.Job{ObjectMeta: meta, Spec: job}, options)
 }
 
-// waitPending waits until an object waits for these initializers, and checks what the initializer has done with it.
-func (o objects) waitPending(t *testing.T, namespace, name string, want ...string) {
+// waitObject waits until an object waits for these initializers.
+func (o objects) waitObject(t *testing.T, namespace, name string, want ...string) initializer.Object {
 	t.Helper()
-	object := o.waitFor(t, namespace+"/"+name, want, func(ctx context.Context) (initializer.Object, error) {
+	return o.waitFor(t, namespace+"/"+name, want, func(ctx context.Context) (initializer.Object, error) {
 		if o.resource == "pods" {
 			return o.core.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		}
 		return o.core.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
 	})
+}
+
+// waitPending waits until an object waits for these initializers, and checks what the initializer has done with it.
+func (o objects) waitPending(t *testing.T, namespace, name string, want ...string) {
+	t.Helper()
+	object := o.waitObject(t, namespace, name, want...)
 	if pod, ok := object.(*corev1.Pod); ok && !slices.Contains(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: otherGate}) {
 		t.Errorf("the initializer removed the gate %s of pod %s", otherGate, name)
 	}

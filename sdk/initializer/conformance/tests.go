@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,8 +63,9 @@ func (s *suite) testRetry(t *testing.T) {
 	s.waitOpen(t, namespace)
 }
 
-// refuse creates a policy that refuses every write to a namespace except those of Kubernetes. lift deletes it.
-func (s *suite) refuse(t *testing.T, namespace string) (lift func()) {
+// refuse creates a policy that refuses every write to a namespace except those of Kubernetes, and those for which one of the CEL
+// expressions is true. lift deletes it.
+func (s *suite) refuse(t *testing.T, namespace string, except ...string) (lift func()) {
 	t.Helper()
 	deny := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	policies, bindings := s.core.AdmissionregistrationV1().ValidatingAdmissionPolicies(), s.core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
@@ -79,7 +81,7 @@ func (s *suite) refuse(t *testing.T, namespace string) (lift func()) {
 			Expression: fmt.Sprintf("request.namespace == %[1]q || request.namespace == 'default' && object.metadata.?name.orValue('') == %[1]q", namespace),
 		}},
 		Validations: []admissionregistrationv1.Validation{{
-			Expression: "request.userInfo.username.startsWith('system:serviceaccount:kube-system:') || request.userInfo.username.startsWith('system:kube-')",
+			Expression: strings.Join(append(except, "request.userInfo.username.startsWith('system:serviceaccount:kube-system:')", "request.userInfo.username.startsWith('system:kube-')"), " || "),
 			Message:    "refused by the conformance test",
 		}},
 	}}, metav1.CreateOptions{}); err != nil {
