@@ -8,8 +8,8 @@ SPDX-License-Identifier: Apache-2.0
 // does not disturb one that acts at the same time. A kill at any step does no harm. It retries after a refusal, and
 // releases namespaces that are deleted during or before its turn.
 //
-// An initializer of pods and Jobs acts on these objects in its turn and not before, and removes only its own name. It acts
-// after a kill and after a refusal, and reports that it is served.
+// An initializer of pods and Jobs acts on these objects in its turn and not before, and removes only its own name. After a
+// kill or a refusal, it acts again. It reports that it is served.
 //
 // It is for authors: call Run from a test, with a function that starts the initializer and one that checks its contents
 // in a namespace, or what it has done with an object. Use a test cluster: the suite registers initializers, and every new

@@ -44,19 +44,22 @@ const (
 type Suite struct {
 	// Config is that of an administrator of a cluster with nsinit. Required.
 	Config *rest.Config
-	// Name is the name of the initializer. It must be registered in one configuration, whose name is between
-	// 0-conformance- and zz-conformance-, the prefixes of the suite's configurations. Required.
+	// Name is the name of the initializer. If Check is set, exactly one NamespaceInitializerConfiguration registers the
+	// initializer. The name of this configuration sorts between 0-conformance- and zz-conformance-, the prefixes of the
+	// suite's configurations. Required.
 	Name string
 	// Start starts the initializer, and returns a function that kills it at any step, as kill -9 does. Both are called
 	// many times. Required.
 	Start func(t *testing.T) (kill func())
 	// Check returns an error if contents of the initializer are missing in a namespace. Required, unless CheckObject is set.
 	Check func(ctx context.Context, namespace *corev1.Namespace) error
-	// CheckObject, if it is not nil, returns an error if the initializer has not acted on a pod or Job. It is for initializers
-	// of objects. One InitializerConfiguration must register the initializer, also with a name between the prefixes. It must
-	// select the namespaces of the suite, whose objects wait for no other initializer.
+	// CheckObject, if it is not nil, gets a *corev1.Pod or a *batchv1.Job, and returns an error if the initializer has not
+	// acted on it. Before the turn of the initializer, it must return an error. It is for initializers of objects. Exactly one
+	// InitializerConfiguration registers the initializer. Its name sorts between 0-conformance- and zz-conformance-. It
+	// selects the namespaces of the suite, whose objects wait for no other initializer.
 	CheckObject func(ctx context.Context, object initializer.Object) error
-	// Pod is the specification of pods, and of the pods of Jobs. None of them runs. The default has one container.
+	// Pod is the specification of pods, and of the pods of Jobs. None of them runs. The suite replaces the scheduling gates of
+	// pods. By default, there is one container, and RestartPolicy is Never.
 	Pod corev1.PodSpec
 	// Left, if it is not nil, returns an error if the initializer has not cleaned up after a namespace that does not
 	// exist any more. It is for initializers that create something outside of the namespace.
@@ -65,7 +68,8 @@ type Suite struct {
 	Create func(ctx context.Context, client kubernetes.Interface, name string) (*corev1.Namespace, error)
 	// Patience bounds each wait. Zero means five minutes.
 	Patience time.Duration
-	// Namespaces is the number of namespaces, or of objects, in tests that kill the initializer. Zero means 10.
+	// Namespaces is the number of namespaces or objects that a crash test creates, and of namespaces that
+	// DeletionWhileInitializing creates. Zero means 10.
 	Namespaces int
 }
 
@@ -85,8 +89,9 @@ func Run(t *testing.T, s Suite) {
 		t.Fatal("Config, Name, Start, and Check or CheckObject are required")
 	}
 	if len(s.Pod.Containers) == 0 {
-		s.Pod = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause"}}}
+		s.Pod.Containers = []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause"}}
 	}
+	s.Pod.RestartPolicy = cmp.Or(s.Pod.RestartPolicy, corev1.RestartPolicyNever)
 	s.Patience, s.Namespaces = cmp.Or(s.Patience, 5*time.Minute), cmp.Or(s.Namespaces, 10)
 	if s.Create == nil {
 		s.Create = func(ctx context.Context, client kubernetes.Interface, name string) (*corev1.Namespace, error) {
