@@ -49,31 +49,43 @@ func TestObjectConformance(t *testing.T) {
 	markSuite(t, c, c.As("system:serviceaccount:mark:mark"), "none", framework.Patience)
 }
 
-// TestObjectConformanceFindsFaults: the suite fails for each defective initializer of objects, in the test for that defect. It
-// fails in a separate process.
+// TestObjectConformanceFindsFaults: the suite fails for each defective initializer of objects, in the test for that defect, with a
+// message that names it. It fails in a separate process.
 func TestObjectConformanceFindsFaults(t *testing.T) {
 	framework.Environment(t)
 	c := framework.Connect(t)
 	registerMark(t, c)
-	for fault, test := range map[string]string{
-		"does nothing":         "jobs/Order",
-		"acts before its turn": "pods/Order",
-		"removes other gates":  "pods/Crash",
-		"removes other names":  "jobs/Order",
-		"gives up":             "jobs/Retry",
-		"cannot act twice":     "pods/Crash",
-		"does not report":      "Served",
+	run := func(t *testing.T, fault, tests string) (string, error) {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperBadObjectInitializer$/^Objects$"+tests, "-test.v")
+		command.Env = append(c.Environ(), badInitializer+"="+fault)
+		out, err := command.CombinedOutput()
+		return string(out), err
+	}
+	// A message that an object still waits names a fault, because the suite passes with the same settings without a fault.
+	for fault, want := range map[string]struct{ test, message string }{
+		"does nothing":         {"jobs/Order", "the initializer has removed itself from second, but: the label does not exist"},
+		"acts before its turn": {"pods/Order", "the initializer acted on first before its turn"},
+		"removes other gates":  {"pods/Crash", "the initializer removed the gate other.conformance.nsinit.dev/gate of pod object-"},
+		"removes other names":  {"jobs/Order", `/first (jobs) waits for ["after.conformance.nsinit.dev"]: it waits for []`},
+		"gives up":             {"jobs/Retry", `/first (jobs) waits for []: it waits for ["mark.example.com"]`},
+		"cannot act twice":     {"pods/Crash", `(pods) waits for []: it waits for ["mark.example.com"]`},
+		"does not report":      {"Served", "until the initializer reports that it is served: its last report is of"},
 	} {
 		t.Run(fault, func(t *testing.T) {
-			command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperBadObjectInitializer$/^Objects$/^"+strings.ReplaceAll(test, "/", "$/^")+"$", "-test.v")
-			command.Env = append(c.Environ(), badInitializer+"="+fault)
-			out, err := command.CombinedOutput()
+			out, err := run(t, fault, "/^"+strings.ReplaceAll(want.test, "/", "$/^")+"$")
 			var exit *exec.ExitError
-			if !errors.As(err, &exit) || !strings.Contains(string(out), "--- FAIL: TestHelperBadObjectInitializer/Objects/"+test) {
-				t.Errorf("%v, want test %s to fail\n%s", err, test, out)
+			if !errors.As(err, &exit) || !strings.Contains(out, "--- FAIL: TestHelperBadObjectInitializer/Objects/"+want.test) || !strings.Contains(out, want.message) {
+				t.Errorf("%v, want test %s to fail with %q\n%s", err, want.test, want.message, out)
 			}
 		})
 	}
+	t.Run("none", func(t *testing.T) {
+		out, err := run(t, "none", "")
+		if err != nil || !strings.Contains(out, "--- PASS: TestHelperBadObjectInitializer/Objects/pods/Crash") {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
 }
 
 // TestHelperBadObjectInitializer runs the suite on an initializer with a fault, for TestObjectConformanceFindsFaults. It does nothing by
@@ -81,7 +93,7 @@ func TestObjectConformanceFindsFaults(t *testing.T) {
 func TestHelperBadObjectInitializer(t *testing.T) {
 	if fault := os.Getenv(badInitializer); fault != "" {
 		c := framework.Connect(t)
-		markSuite(t, c, c.Admin, fault, 10*time.Second) // the suite waits this long for what the initializer does not do
+		markSuite(t, c, c.Admin, fault, 20*time.Second) // the suite waits this long for what the initializer does not do
 	}
 }
 
@@ -130,17 +142,17 @@ func markSuite(t *testing.T, c *framework.Cluster, config *rest.Config, fault st
 		case fault == "removes other gates" && isPod:
 			return patchObject(ctx, core, object, ungate)
 		case fault == "removes other names" && !isPod:
-			return patchObject(ctx, core, object, `{"metadata":{"labels":null}}`)
+			return patchObject(ctx, core, object, `{"metadata":{"labels":{"`+v1alpha1.PendingPrefix+`after.conformance.nsinit.dev":null}}}`)
 		}
 		select { // there is more to do
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(500 * time.Millisecond):
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	conformance.Run(t, conformance.Suite{
-		Config: c.Admin, Name: markInitializer, Patience: patience,
+		Config: c.Admin, Name: markInitializer, Patience: patience, Namespaces: 12,
 		Start: func(t *testing.T) func() {
 			runner, err := initializer.New(initializer.Options{Name: markInitializer, Core: core, Nsinit: nsinit, InitializeObject: act})
 			if err != nil {
