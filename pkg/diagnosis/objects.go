@@ -38,18 +38,6 @@ func ByInitializer(objects []metav1.Object) map[string][]metav1.Object {
 	return all
 }
 
-// ObjectReport returns the last report that a program serves an initializer of pods and Jobs, and whether it is in force. The report is
-// nil if there is none.
-func ObjectReport(configurations []v1alpha1.InitializerConfiguration, name string) (last *v1alpha1.RegisteredInitializerStatus, served bool) {
-	for i := range configurations {
-		report := helper.ReportOf(configurations[i].Status.Initializers, name)
-		if report != nil && report.ReportTime != nil && (last == nil || last.ReportTime.Before(report.ReportTime)) {
-			last, served = report, apimeta.IsStatusConditionTrue(report.Conditions, v1alpha1.ConditionServed)
-		}
-	}
-	return last, served
-}
-
 // observeObjects reads the pods and Jobs of the namespace, if an initializer of them is registered, as far as the user may list them.
 func (r *round) observeObjects(ctx context.Context, o *Observation) {
 	if o.APIServices.Err == nil && o.APIService() == nil {
@@ -95,9 +83,9 @@ func waitingObjects(o Observation) []Finding {
 			}
 		}
 		state, program := o.overdue(&since), "no program has ever reported that it serves the initializer"
-		if report, served := ObjectReport(o.ObjectConfigurations, name); report != nil {
+		if _, report := helper.ObjectRegistration(o.ObjectConfigurations, name); report != nil && report.ReportTime != nil {
 			program = "no program serves the initializer"
-			if served {
+			if apimeta.IsStatusConditionTrue(report.Conditions, v1alpha1.ConditionServed) {
 				state, program, w["SERVED"] = Waiting, "a program serves the initializer", []string{"true"}
 			}
 			program += fmt.Sprintf(": user %q last reported %s ago", report.Reporter, duration.HumanDuration(max(0, o.Time.Sub(report.ReportTime.Time))))

@@ -21,6 +21,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 )
 
 // heldObjects checks the optional component objects, if it is installed: whether its policies are in force, and which pods and Jobs wait
@@ -54,7 +55,7 @@ func (i *inspection) heldObjects(ctx context.Context) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		oldest := all[name][0]
 		result, remedy, program := OK, "", "a program serves it"
-		if _, served := diagnosis.ObjectReport(configurations.Items, name); !served {
+		if _, report := helper.ObjectRegistration(configurations.Items, name); report == nil || !meta.IsStatusConditionTrue(report.Conditions, v1alpha1.ConditionServed) {
 			result, remedy, program = Problem, "check whether the program of the initializer runs, and read its log", "no program serves it"
 		}
 		i.add(check, result, remedy, "%d pods and Jobs wait for initializer %q, the first since %s (%s/%s): %s", len(all[name]), name,

@@ -270,16 +270,38 @@ func ReportOf(entries []v1alpha1.RegisteredInitializerStatus, name string) *v1al
 func Registration(configurations []v1alpha1.NamespaceInitializerConfiguration, name string) (configuration string, last *v1alpha1.RegisteredInitializerStatus) {
 	for i := range configurations {
 		c := &configurations[i]
-		if !slices.ContainsFunc(c.Initializers, func(initializer v1alpha1.RegisteredInitializer) bool { return initializer.Name == name }) {
-			continue
-		}
-		status := RegistrationStatus(c, name)
-		if status == nil {
-			status = &v1alpha1.RegisteredInitializerStatus{Name: name}
-		}
-		if last == nil || status.ReportTime != nil && (last.ReportTime == nil || last.ReportTime.Before(status.ReportTime)) {
+		registers := slices.ContainsFunc(c.Initializers, func(initializer v1alpha1.RegisteredInitializer) bool { return initializer.Name == name })
+		if status := later(last, registers, c.Status.Initializers, name); status != last {
 			configuration, last = c.Name, status
 		}
 	}
 	return configuration, last
+}
+
+// ObjectRegistration is Registration for initializers of pods and Jobs.
+func ObjectRegistration(configurations []v1alpha1.InitializerConfiguration, name string) (configuration string, last *v1alpha1.RegisteredInitializerStatus) {
+	for i := range configurations {
+		c := &configurations[i]
+		registers := slices.ContainsFunc(c.Initializers, func(initializer v1alpha1.Initializer) bool { return initializer.Name == name })
+		if status := later(last, registers, c.Status.Initializers, name); status != last {
+			configuration, last = c.Name, status
+		}
+	}
+	return configuration, last
+}
+
+// later returns the status of an initializer in a configuration that registers it if last is nil or has an earlier report. Otherwise, it
+// returns last.
+func later(last *v1alpha1.RegisteredInitializerStatus, registers bool, entries []v1alpha1.RegisteredInitializerStatus, name string) *v1alpha1.RegisteredInitializerStatus {
+	if !registers {
+		return last
+	}
+	status := ReportOf(entries, name)
+	if status == nil {
+		status = &v1alpha1.RegisteredInitializerStatus{Name: name}
+	}
+	if last == nil || status.ReportTime != nil && (last.ReportTime == nil || last.ReportTime.Before(status.ReportTime)) {
+		return status
+	}
+	return last
 }
