@@ -223,11 +223,13 @@ func lifecycleCauses() []entry {
 			{description: "see the plan, and why other initializers are left out", command: "kubectl nsinit plan $NAMESPACE"},
 			{description: "correct the configuration that the message names; this changes the plans of new namespaces"},
 		}},
-		{ObjectInitializerPending, "pods or Jobs wait for an [initializer](objects.md). The cause is stuck if this takes longer than `--patience`, and no program serves the initializer", []remedy{
-			{description: "start the program of the initializer, or check why it does not run", when: "!SERVED"},
+		{ObjectInitializerPending, "pods or Jobs wait for an [initializer](objects.md). The cause is stuck if no InitializerConfiguration registers the initializer. It is also stuck if this takes longer than `--patience`, and `why` does not know of a program that serves the initializer", []remedy{
+			{description: "contact your platform team", when: "TENANT"},
+			{description: "if you removed the configuration, the component or nsinit, release the objects with the commands of docs/objects.md (Remove a configuration or the component)", when: "UNREGISTERED", risk: "the objects run without what their initializers provide"},
+			{description: "start the program of the initializer, or check why it does not run", when: "!SERVED !UNREGISTERED"},
 			{description: "read the log of the program: it waits for something, or retries", when: "SERVED"},
 			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
-			{description: "read when programs reported", command: "kubectl describe initializerconfigurations"},
+			{description: "read when programs reported", command: "kubectl describe initializerconfiguration $CONFIGURATION"},
 			{description: "let one pod run without initializers", command: `kubectl --namespace $NAMESPACE patch $POD --type=merge --patch='{"spec":{"schedulingGates":null}}'`, risk: "the pod runs without what its initializers provide. This also removes gates of others"},
 			{description: "skip the initializer for one Job", command: "kubectl --namespace $NAMESPACE label $JOB " + v1alpha1.PendingPrefix + "$INITIALIZER-", risk: "the Job runs without what the initializer provides"},
 		}},

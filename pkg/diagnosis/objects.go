@@ -38,41 +38,52 @@ func ByInitializer(objects []metav1.Object) map[string][]metav1.Object {
 	return all
 }
 
-// observeObjects reads the pods and Jobs of the namespace, if an initializer of them is registered, as far as the user may list them.
+// observeObjects reads the pods and Jobs of the namespace, as far as the user may list them, and the configurations if an object waits.
 func (r *round) observeObjects(ctx context.Context, o *Observation) {
-	if o.APIServices.Err == nil && o.APIService() == nil {
-		return
-	}
-	list, err := r.Nsinit.NsinitV1alpha1().InitializerConfigurations().List(ctx, metav1.ListOptions{})
-	if err == nil && len(list.Items) > 0 {
-		o.ObjectConfigurations = list.Items
-		for _, listing := range r.content().namespaced {
-			switch {
-			case listing.name() == "jobs.batch":
-				for _, job := range listing.Objects {
-					o.Objects = append(o.Objects, job)
+	for _, listing := range r.content().namespaced {
+		switch {
+		case listing.name() == "jobs.batch":
+			for _, job := range listing.Objects {
+				o.Objects = append(o.Objects, job)
+			}
+		case listing.name() == "pods" && len(listing.Objects) > 0: // their metadata has no gates
+			pods, err := r.Core.CoreV1().Pods(o.Name).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
+			if err == nil {
+				for i := range pods.Items {
+					o.Objects = append(o.Objects, &pods.Items[i])
 				}
-			case listing.name() == "pods" && len(listing.Objects) > 0: // their metadata has no gates
-				var pods *corev1.PodList
-				if pods, err = r.Core.CoreV1().Pods(o.Name).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="}); err == nil {
-					for i := range pods.Items {
-						o.Objects = append(o.Objects, &pods.Items[i])
-					}
-				}
+			} else if !apierrors.IsForbidden(err) {
+				o.listErrs = append(o.listErrs, fmt.Errorf("initializers of pods: %w", err))
 			}
 		}
 	}
-	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
-		o.listErrs = append(o.listErrs, fmt.Errorf("initializers of pods and Jobs: %w", err))
+	if len(ByInitializer(o.Objects)) > 0 {
+		list, err := r.Nsinit.NsinitV1alpha1().InitializerConfigurations().List(ctx, metav1.ListOptions{})
+		if o.ObjectConfigurations.Err = err; err == nil {
+			o.ObjectConfigurations.Object = list.Items
+		}
 	}
+}
+
+// objectConfigurations returns the configurations, or why it is not known which ones exist. Without nsinit, none exists.
+func (o Observation) objectConfigurations() ([]v1alpha1.InitializerConfiguration, error) {
+	configurations := o.ObjectConfigurations
+	if apierrors.IsNotFound(configurations.Err) {
+		if api, err := o.API(); err == nil && api.Cause == NsinitUninstalled {
+			return nil, nil
+		}
+	}
+	return configurations.Object, configurations.Err
 }
 
 // waitingObjects reports each initializer that pods or Jobs wait for.
 func waitingObjects(o Observation) []Finding {
+	configurations, err := o.objectConfigurations()
 	var found []Finding
 	for name, objects := range ByInitializer(o.Objects) {
 		var names []string
-		w, since := words{"INITIALIZER": {name}}, objects[0].GetCreationTimestamp()
+		configuration, report := helper.ObjectRegistration(configurations, name)
+		w, since := words{"INITIALIZER": {name}, "CONFIGURATION": {configuration}}, objects[0].GetCreationTimestamp()
 		for _, object := range objects {
 			word, text := "JOB", "jobs/"+object.GetName()
 			if _, isPod := object.(*corev1.Pod); isPod {
@@ -83,7 +94,15 @@ func waitingObjects(o Observation) []Finding {
 			}
 		}
 		state, program := o.overdue(&since), "no program has ever reported that it serves the initializer"
-		if _, report := helper.ObjectRegistration(o.ObjectConfigurations, name); report != nil && report.ReportTime != nil {
+		switch {
+		case err != nil:
+			program = fmt.Sprintf("it is not known whether a program serves the initializer: %v", err)
+			if apierrors.IsForbidden(err) {
+				w["TENANT"] = []string{"true"}
+			}
+		case report == nil:
+			state, program, w["UNREGISTERED"] = Stuck, "no InitializerConfiguration registers the initializer", []string{"true"}
+		case report.ReportTime != nil:
 			program = "no program serves the initializer"
 			if apimeta.IsStatusConditionTrue(report.Conditions, v1alpha1.ConditionServed) {
 				state, program, w["SERVED"] = Waiting, "a program serves the initializer", []string{"true"}

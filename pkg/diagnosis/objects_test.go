@@ -52,10 +52,17 @@ func scans(ago time.Duration, served metav1.ConditionStatus) v1alpha1.Initialize
 // objectCases are cases of TestRules.
 func objectCases() map[string]ruleCase {
 	waiting := func(configurations []v1alpha1.InitializerConfiguration, objects ...metav1.Object) Observation {
-		return Observation{Installation: installed(nil, absent("namespacelifecycles")), Namespace: named(closed, open), ObjectConfigurations: configurations, Objects: objects}
+		return Observation{Installation: installed(nil, absent("namespacelifecycles")), Namespace: named(closed, open), ObjectConfigurations: answer(configurations, nil), Objects: objects}
 	}
+	// unread is an observation of a user who could not list the configurations.
+	unread := func(installation Installation, err error, age time.Duration) Observation {
+		return Observation{Installation: installation, Namespace: named(closed, open), ObjectConfigurations: Answer[[]v1alpha1.InitializerConfiguration]{Err: err},
+			Objects: []metav1.Object{gated("p", age, "scan.example.com"), labelled("j", age, "scan.example.com")}}
+	}
+	unregistered := []string{`waiting for initializer "scan.example.com": pods/p, jobs/j; no InitializerConfiguration registers the initializer`}
 	never, served, dead := scans(-1, ""), scans(5*time.Second, metav1.ConditionTrue), scans(3*time.Minute, metav1.ConditionFalse)
 	pods := "kubectl --namespace scans get pods"
+	both := v1alpha1.InitializerConfiguration{Initializers: []v1alpha1.Initializer{{Name: "a.example.com"}, {Name: "b.example.com"}}}
 	release := []string{
 		`kubectl --namespace ns patch pods/p --type=merge --patch='{"spec":{"schedulingGates":null}}'`, "kubectl --namespace ns label jobs/j initializers.nsinit.dev/scan.example.com-",
 	}
@@ -63,18 +70,25 @@ func objectCases() map[string]ruleCase {
 		"objects that do not wait": {waiting([]v1alpha1.InitializerConfiguration{dead}, gated("p", time.Hour), object("Job", "j")), nil, nil, nil},
 		"objects whose initializer runs": {waiting([]v1alpha1.InitializerConfiguration{served}, gated("q", time.Hour, "scan.example.com", "b.example.com"), gated("p", 2*time.Hour, "scan.example.com"), labelled("j", time.Minute, "scan.example.com")),
 			[]string{"Waiting ObjectInitializerPending"}, []string{`waiting for initializer "scan.example.com": pods/p, pods/q, jobs/j; a program serves the initializer: user "system:serviceaccount:scans:hook" last reported 5s ago`},
-			[]string{pods, "kubectl describe initializerconfigurations", release[0], release[1]}},
+			[]string{pods, "kubectl describe initializerconfiguration 20-scan", release[0], release[1]}},
 		"objects whose initializer died": {waiting([]v1alpha1.InitializerConfiguration{never, dead}, gated("p", 2*time.Minute, "scan.example.com"), labelled("j", time.Minute, "scan.example.com")), []string{"Stuck ObjectInitializerPending"},
 			[]string{`no program serves the initializer: user "system:serviceaccount:scans:hook" last reported 3m ago`}, append(release, pods)},
 		"an initializer that is registered twice": {waiting([]v1alpha1.InitializerConfiguration{dead, served, never}, gated("p", time.Hour, "scan.example.com")), []string{"Waiting ObjectInitializerPending"}, nil, nil},
-		"new objects, and two initializers that never reported": {waiting(nil, gated("p", time.Second, "a.example.com", "b.example.com"), labelled("j", time.Hour, "b.example.com")),
+		"new objects, and two initializers that never reported": {waiting([]v1alpha1.InitializerConfiguration{both}, gated("p", time.Second, "a.example.com", "b.example.com"), labelled("j", time.Hour, "b.example.com")),
 			[]string{"Stuck ObjectInitializerPending", "Waiting ObjectInitializerPending"}, []string{
 				`waiting for initializer "a.example.com": pods/p; no program has ever reported that it serves the initializer`, `waiting for initializer "b.example.com": jobs/j; no program has ever`,
 			}, nil},
+		"objects whose initializer is not registered": {waiting([]v1alpha1.InitializerConfiguration{both}, gated("p", time.Second, "scan.example.com"), labelled("j", time.Second, "scan.example.com")), []string{"Stuck ObjectInitializerPending"}, unregistered, release},
+		"objects that wait, and nsinit was removed":   {unread(bare(), absent("initializerconfigurations"), time.Second), []string{"Stuck ObjectInitializerPending"}, unregistered, release},
+		"objects that wait during an outage": {unread(withoutRegistration(), absent("initializerconfigurations"), time.Second), []string{"Waiting ObjectInitializerPending"},
+			[]string{`pods/p, jobs/j; it is not known whether a program serves the initializer: initializerconfigurations "ns" not found`}, release},
+		"objects, and a tenant who may not list configurations": {unread(installed(nil, forbidden("no")), forbidden("no"), time.Second), []string{"Waiting ObjectInitializerPending"},
+			[]string{`pods/p, jobs/j; it is not known whether a program serves the initializer: no`}, release},
+		"old objects, and a tenant who may not list configurations": {unread(installed(nil, forbidden("no")), forbidden("no"), time.Hour), []string{"Stuck ObjectInitializerPending"}, nil, release},
 	}
 }
 
-// TestObserveObjects: pods and Jobs are read only if an initializer of them is registered, and as far as the user may list them.
+// TestObserveObjects: pods and Jobs are read as far as the user may list them, and configurations only if an object waits.
 func TestObserveObjects(t *testing.T) {
 	refuse := func(resource string) func(string, string, string) error {
 		return refuseOnly("list", resource, forbidden("no"))
@@ -93,12 +107,15 @@ func TestObserveObjects(t *testing.T) {
 	}{
 		"both":                      {phase: open, want: waits + "jobs/j, pods/p;", configurations: 1, pods: 1},
 		"a closed namespace":        {phase: closed, want: waits + "jobs/j, pods/p;", configurations: 1, pods: 1},
-		"no configuration":          {phase: open, registered: []runtime.Object{}, configurations: 1},
-		"nsinit is not installed":   {phase: open, apis: []runtime.Object{apiService("a.example.com", "v1")}},
-		"no right to list them":     {phase: open, refuses: refuse("initializerconfigurations"), configurations: 1},
+		"no configuration":          {phase: open, registered: []runtime.Object{}, want: waits + "jobs/j, pods/p; no InitializerConfiguration registers", configurations: 1, pods: 1},
+		"nsinit is not installed":   {phase: open, apis: []runtime.Object{apiService("a.example.com", "v1")}, refuses: refuseOnly("list", "initializerconfigurations", absent("")), want: waits + "jobs/j, pods/p; no InitializerConfiguration registers", configurations: 1, pods: 1},
+		"no right to list them":     {phase: open, refuses: refuse("initializerconfigurations"), want: waits + "jobs/j, pods/p; it is not known whether a program serves the initializer: ", configurations: 1, pods: 1},
 		"no right to list pods":     {phase: open, refuses: refuse("pods"), want: waits + "jobs/j;", configurations: 1},
 		"no right to list Jobs":     {phase: open, refuses: refuse("jobs"), want: waits + "pods/p;", configurations: 1, pods: 1},
-		"nsinit is down":            {phase: open, refuses: refuseOnly("list", "initializerconfigurations", errors.New("it never answers")), want: "initializers of pods and Jobs: it never answers", configurations: 1},
+		"no right to list objects":  {phase: open, refuses: func(verb, resource, name string) error {
+			return errors.Join(refuse("pods")(verb, resource, name), refuse("jobs")(verb, resource, name))
+		}},
+		"nsinit is down":            {phase: open, refuses: refuseOnly("list", "initializerconfigurations", errors.New("it never answers")), want: waits + "jobs/j, pods/p; it is not known whether a program serves the initializer: it never answers", configurations: 1, pods: 1},
 		"the namespace terminates":  {phase: young},
 		"what a deletion waits for": {phase: open, ifDeleted: true, pods: 1},
 	} {

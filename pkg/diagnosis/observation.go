@@ -50,10 +50,10 @@ type Observation struct {
 	Configurations []v1alpha1.NamespaceInitializerConfiguration
 	// Quotas are read of closed namespaces, if the user may list them.
 	Quotas []corev1.ResourceQuota
-	// ObjectConfigurations register initializers of pods and Jobs. They and Objects are read of a namespace that is not being deleted, if
-	// it is the only one. Objects are Jobs, as metadata, and pods without a node.
-	ObjectConfigurations []v1alpha1.InitializerConfiguration
+	// Objects are Jobs, as metadata, and pods without a node. They are read of a namespace that is not being deleted, if it is the only
+	// one. ObjectConfigurations register initializers of pods and Jobs. They are read if one of the Objects waits.
 	Objects              []metav1.Object
+	ObjectConfigurations Answer[[]v1alpha1.InitializerConfiguration]
 	// DeletionErr is why the namespace could not be deleted in a dry run. It is read of namespaces that are open or
 	// whose initialization failed.
 	DeletionErr error
