@@ -199,7 +199,7 @@ func lifecycleCauses() []entry {
 			{description: "start the program of the initializer", when: "NEVER"},
 			{description: "check whether the program of that user runs, and read its log", when: "REPORTED"},
 			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
-			{description: "read when programs reported", command: "kubectl describe nsic $CONFIGURATION"},
+			{description: "show the last report of each initializer", command: "kubectl describe nsic $CONFIGURATION"},
 			{description: "if a person does the work, remove the initializer when it is done", command: "kubectl nsinit done $NAMESPACE $INITIALIZER", risk: "if the work is not done, the namespace opens without it", when: "NEVER"},
 		}},
 		{InitializerSlow, "the turn of the initializer is stalled, although its program reports that it runs", []remedy{
@@ -229,7 +229,7 @@ func lifecycleCauses() []entry {
 			{description: "start the program of the initializer, or check why it does not run", when: "!SERVED !UNREGISTERED"},
 			{description: "read the log of the program: it waits for something, or retries", when: "SERVED"},
 			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
-			{description: "read when programs reported", command: "kubectl describe initializerconfiguration $CONFIGURATION"},
+			{description: "show the last report of each initializer", command: "kubectl describe initializerconfiguration $CONFIGURATION"},
 			{description: "let one pod run without initializers", command: `kubectl --namespace $NAMESPACE patch $POD --type=merge --patch='{"spec":{"schedulingGates":null}}'`, risk: "the pod runs without what its initializers provide. This also removes gates of others"},
 			{description: "skip the initializer for one Job", command: "kubectl --namespace $NAMESPACE label $JOB " + v1alpha1.PendingPrefix + "$INITIALIZER-", risk: "the Job runs without what the initializer provides"},
 		}},
