@@ -8,6 +8,7 @@ package diagnosis
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/util/printable"
 )
 
 // gated is a pod that waits for initializers since some time.
@@ -85,6 +87,26 @@ func objectCases() map[string]ruleCase {
 		"objects, and a tenant who may not list configurations": {unread(installed(nil, forbidden("no")), forbidden("no"), time.Second), []string{"Waiting ObjectInitializerPending"},
 			[]string{`pods/p, jobs/j; it is not known whether a program serves the initializer: no`}, release},
 		"old objects, and a tenant who may not list configurations": {unread(installed(nil, forbidden("no")), forbidden("no"), time.Hour), []string{"Stuck ObjectInitializerPending"}, nil, release},
+	}
+}
+
+// TestUnsafeReporter: a reporter is quoted in the message of a finding, and is no part of a command.
+func TestUnsafeReporter(t *testing.T) {
+	for _, reporter := range []string{"system:serviceaccount:$(reboot):hook", "system:serviceaccount:a\x1b[31m:hook", "$(reboot)\x1b[31m\n\u202e"} {
+		configuration, namespaces := scans(time.Hour, metav1.ConditionFalse), reports(time.Hour, metav1.ConditionFalse)
+		configuration.Status.Initializers[1].Reporter, namespaces[1].Status.Initializers[0].Reporter = reporter, reporter
+		o := Observation{Installation: installed(lifecycle(registered), nil), Namespace: named(closed), Configurations: namespaces,
+			ObjectConfigurations: answer([]v1alpha1.InitializerConfiguration{configuration}, nil), Objects: []metav1.Object{gated("p", time.Hour, "scan.example.com")}}
+		for _, f := range append(waitingObjects(o), o.served("b.example.com")...) {
+			if f.Message != printable.Line(f.Message) || !strings.Contains(f.Message, "user "+strconv.Quote(reporter)+" last reported") {
+				t.Errorf("%s: message %q", f.Cause, f.Message)
+			}
+			for _, remedy := range f.Remedies {
+				if strings.Contains(remedy.Command, "reboot") || strings.Contains(remedy.Command, "get pods") || remedy.Command != printable.Line(remedy.Command) {
+					t.Errorf("%s: reporter %q: command %q", f.Cause, reporter, remedy.Command)
+				}
+			}
+		}
 	}
 }
 
