@@ -127,14 +127,14 @@ func TestObserveObjects(t *testing.T) {
 		// configurations and pods are how often they are listed.
 		configurations, pods int
 	}{
-		"both":                      {phase: open, want: waits + "jobs/j, pods/p;", configurations: 1, pods: 1},
-		"a closed namespace":        {phase: closed, want: waits + "jobs/j, pods/p;", configurations: 1, pods: 1},
-		"no configuration":          {phase: open, registered: []runtime.Object{}, want: waits + "jobs/j, pods/p; no InitializerConfiguration registers", configurations: 1, pods: 1},
-		"nsinit is not installed":   {phase: open, apis: []runtime.Object{apiService("a.example.com", "v1")}, refuses: refuseOnly("list", "initializerconfigurations", absent("")), want: waits + "jobs/j, pods/p; no InitializerConfiguration registers", configurations: 1, pods: 1},
-		"no right to list them":     {phase: open, refuses: refuse("initializerconfigurations"), want: waits + "jobs/j, pods/p; it is not known whether a program serves the initializer: ", configurations: 1, pods: 1},
-		"no right to list pods":     {phase: open, refuses: refuse("pods"), want: waits + "jobs/j;", configurations: 1},
-		"no right to list Jobs":     {phase: open, refuses: refuse("jobs"), want: waits + "pods/p;", configurations: 1, pods: 1},
-		"no right to list objects":  {phase: open, refuses: func(verb, resource, name string) error {
+		"both":                    {phase: open, want: waits + "jobs/j, pods/p;", configurations: 1, pods: 1},
+		"a closed namespace":      {phase: closed, want: waits + "jobs/j, pods/p;", configurations: 1, pods: 1},
+		"no configuration":        {phase: open, registered: []runtime.Object{}, want: waits + "jobs/j, pods/p; no InitializerConfiguration registers", configurations: 1, pods: 1},
+		"nsinit is not installed": {phase: open, apis: []runtime.Object{apiService("a.example.com", "v1")}, refuses: refuseOnly("list", "initializerconfigurations", absent("")), want: waits + "jobs/j, pods/p; no InitializerConfiguration registers", configurations: 1, pods: 1},
+		"no right to list them":   {phase: open, refuses: refuse("initializerconfigurations"), want: waits + "jobs/j, pods/p; it is not known whether a program serves the initializer: ", configurations: 1, pods: 1},
+		"no right to list pods":   {phase: open, refuses: refuse("pods"), want: waits + "jobs/j;", configurations: 1},
+		"no right to list Jobs":   {phase: open, refuses: refuse("jobs"), want: waits + "pods/p;", configurations: 1, pods: 1},
+		"no right to list objects": {phase: open, refuses: func(verb, resource, name string) error {
 			return errors.Join(refuse("pods")(verb, resource, name), refuse("jobs")(verb, resource, name))
 		}},
 		"nsinit is down":            {phase: open, refuses: refuseOnly("list", "initializerconfigurations", errors.New("it never answers")), want: waits + "jobs/j, pods/p; it is not known whether a program serves the initializer: it never answers", configurations: 1, pods: 1},
