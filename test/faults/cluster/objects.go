@@ -8,8 +8,10 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -108,18 +110,21 @@ func (c *Cluster) objectsGuarded(ctx context.Context) error {
 	})
 }
 
-// HoldsObjects waits until every InitializerConfiguration is in force, and new pods wait for an initializer on each kube-apiserver. One of
-// the configurations selects all namespaces.
+// HoldsObjects waits until every InitializerConfiguration is in force, and new pods and Jobs wait for initializers on each kube-apiserver.
 func (c *Cluster) HoldsObjects(ctx context.Context) error {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}}}
+	probe := metav1.ObjectMeta{Name: "probe"}
+	spec := corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "none"}}}
+	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	return eventually(ctx, func(ctx context.Context) error {
 		for i := range c.options.Topology.KubeAPIServers {
-			created, err := kubernetes.NewForConfigOrDie(c.Admin(i)).CoreV1().Pods(objectsProbe).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if err == nil && len(helper.PendingOfObject(created)) == 0 {
-				err = fmt.Errorf("kube-apiserver-%d does not hold a new pod", i)
-			}
-			if err != nil {
+			core := kubernetes.NewForConfigOrDie(c.Admin(i))
+			pod, podErr := core.CoreV1().Pods(objectsProbe).Create(ctx, &corev1.Pod{ObjectMeta: probe, Spec: spec}, dryRun)
+			job, jobErr := core.BatchV1().Jobs(objectsProbe).Create(ctx, &batchv1.Job{ObjectMeta: probe, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: spec}}}, dryRun)
+			if err := errors.Join(podErr, jobErr); err != nil {
 				return err
+			}
+			if held := helper.PendingOfObject(pod); len(held) == 0 || !slices.Equal(held, helper.PendingOfObject(job)) {
+				return fmt.Errorf("kube-apiserver-%d holds a new pod for %q, and a new Job for %q", i, held, helper.PendingOfObject(job))
 			}
 		}
 		configurations, err := versioned.NewForConfigOrDie(c.admin).NsinitV1alpha1().InitializerConfigurations().List(ctx, metav1.ListOptions{})

@@ -45,7 +45,7 @@ const (
 	approver = "approver" + history.InitializerDomain
 )
 
-// baseConfiguration is the name of the configurations that are always there: one for namespaces, and one for pods and Jobs.
+// baseConfiguration is the name of the configurations that always exist: one for namespaces, and one for pods and Jobs.
 const baseConfiguration = NamePrefix + "base"
 
 // Initializers returns the names of the initializers that run.
