@@ -93,7 +93,7 @@ func TestObjectConformanceFindsFaults(t *testing.T) {
 func TestHelperBadObjectInitializer(t *testing.T) {
 	if fault := os.Getenv(badInitializer); fault != "" {
 		c := framework.Connect(t)
-		markSuite(t, c, c.Admin, fault, 20*time.Second) // the suite waits this long for what the initializer does not do
+		markSuite(t, c, c.Admin, fault, 40*time.Second) // the suite waits this long for what the initializer does not do
 	}
 }
 

@@ -85,9 +85,7 @@ func (o objects) testOrder(t *testing.T) {
 	o.registerHere(t, "zz", after, namespace)
 	o.waitHeld(t, namespace, before, o.Name, after)
 	o.createObject(t, namespace, "first")
-	// The turn for the second one proves that the initializer had time to act on the first one.
-	o.createObject(t, other, "second")
-	o.waitPending(t, other, "second")
+	o.takeTurns(t, other)
 	o.waitPending(t, namespace, "first", before, o.Name, after)
 	release()
 	o.waitPending(t, namespace, "first", after)
@@ -102,12 +100,20 @@ func (o objects) testRetry(t *testing.T) {
 	created := "request.operation == 'CREATE' && request.resource.resource == %q && object.metadata.?name.orValue('') == 'first'"
 	lift := o.refuse(t, namespace, fmt.Sprintf(created, o.resource))
 	o.createObject(t, namespace, "first")
-	// The turn for the second one proves that the initializer had time to act on the first one.
-	o.createObject(t, other, "second")
-	o.waitPending(t, other, "second")
+	o.takeTurns(t, other)
 	o.waitObject(t, namespace, "first", o.Name) // CheckObject may return nil: the policy does not refuse what is done elsewhere
 	lift()
 	o.waitPending(t, namespace, "first")
+}
+
+// takeTurns has the initializer act on two objects, one after the other. It then had time to act on objects that existed before, in whatever
+// order it acts on those that it finds at the same time.
+func (o objects) takeTurns(t *testing.T, namespace string) {
+	t.Helper()
+	for _, name := range []string{"second", "third"} {
+		o.createObject(t, namespace, name)
+		o.waitPending(t, namespace, name)
+	}
 }
 
 // testCrash: the initializer is killed repeatedly while objects are created.
