@@ -375,6 +375,7 @@ func TestGuard(t *testing.T) {
 		"a Job: a tenant removes a label":  {jobOf(true, ab, nil), jobOf(true, map[string]string{b: "10"}, nil), "", nil, false},
 		"a Job: the initializer":           {jobOf(true, ab, nil), jobOf(true, map[string]string{b: "10"}, nil), "", mayA, true},
 		"a Job: out of order":              {jobOf(true, ab, nil), jobOf(true, map[string]string{a: "2"}, nil), "", mayB, false},
+		"a Job: two have one position":     {jobOf(true, map[string]string{a: "1", b: "1"}, nil), jobOf(true, map[string]string{b: "1"}, nil), "", mayA, false},
 		"a Job: another position":          {jobOf(true, ab, nil), jobOf(true, map[string]string{a: "2", b: "1"}, nil), "", nil, false},
 		"a Job: added":                     {jobOf(true, nil, nil), jobOf(true, map[string]string{a: "0"}, nil), "", open, false},
 		"a Job: the last, which starts it": {jobOf(true, map[string]string{a: "0"}, nil), jobOf(false, nil, nil), "", mayA, true},
