@@ -11,7 +11,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -20,7 +19,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -110,13 +108,7 @@ func registerMark(t *testing.T, c *framework.Cluster) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}) })
-	framework.Eventually(t, "the configuration is in force", func(ctx context.Context) error {
-		stored, err := client.Get(ctx, name, metav1.GetOptions{})
-		if err == nil && !meta.IsStatusConditionTrue(stored.Status.Conditions, v1alpha1.ConditionInForce) {
-			err = fmt.Errorf("its conditions are %+v", stored.Status.Conditions)
-		}
-		return err
-	})
+	waitInForce(t, c, name)
 }
 
 // markSuite runs the suite on the initializer, as a user.

@@ -287,7 +287,7 @@ func TestPopulatedOnce(t *testing.T) {
 		case !strings.HasPrefix(name, prefix+"-") || slices.Contains(lists, event.Verb):
 		case what == "patch namespaces/status":
 			requests[name] = nil
-		case event.User.Username == "system:serviceaccount:nsinit-system:policy-population":
+		case event.User.Username == framework.PopulationUser:
 			turns++
 			requests[name] = append(requests[name], what)
 		}

@@ -208,8 +208,15 @@ func (o *objectsTest) register(policy *v1alpha1.FailurePolicyType, seconds *int3
 		return err
 	})
 	stored := time.Now()
-	framework.Eventually(o.t, "the configuration is in force", func(ctx context.Context) error {
-		stored, err := client.Get(ctx, o.configuration, metav1.GetOptions{})
+	waitInForce(o.t, o.Cluster, o.configuration)
+	o.t.Logf("in force %s after it was stored, which took %s", time.Since(stored).Round(time.Millisecond), stored.Sub(began).Round(time.Millisecond))
+}
+
+// waitInForce waits until the newest version of an InitializerConfiguration is in force.
+func waitInForce(t *testing.T, c *framework.Cluster, name string) {
+	t.Helper()
+	framework.Eventually(t, "the configuration is in force", func(ctx context.Context) error {
+		stored, err := c.Nsinit.NsinitV1alpha1().InitializerConfigurations().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -219,7 +226,6 @@ func (o *objectsTest) register(policy *v1alpha1.FailurePolicyType, seconds *int3
 		}
 		return nil
 	})
-	o.t.Logf("in force %s after it was stored, which took %s", time.Since(stored).Round(time.Millisecond), stored.Sub(began).Round(time.Millisecond))
 }
 
 func (o *objectsTest) refused(what string, err error) {

@@ -612,7 +612,7 @@ func TestPreview(t *testing.T) {
 		t.Errorf("a ConfigMap with another value is not configured:\n%s", stdout)
 	}
 	waitValue(t, c, namespace, "who", "other")
-	if _, _, code := c.Plugin(t, "preview", namespace, "--as=system:serviceaccount:nsinit-system:policy-population", "--output=json"); code != 2 {
+	if _, _, code := c.Plugin(t, "preview", namespace, "--as="+framework.PopulationUser, "--output=json"); code != 2 {
 		t.Errorf("exit code %d", code)
 	}
 	c.RefusedPlugin(t, "exists: --creator", "preview", namespace, "--creator=alice")
@@ -635,7 +635,7 @@ func TestPreview(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"the cluster does not know the kind":                                                     {"--filename=" + file},
-		"grant the initializer the missing permission cluster-wide: create and patch on secrets": {"--as=system:serviceaccount:nsinit-system:policy-population", "--labels=team=a"},
+		"grant the initializer the missing permission cluster-wide: create and patch on secrets": {"--as=" + framework.PopulationUser, "--labels=team=a"},
 	} {
 		if stdout, _, code := c.Plugin(t, append([]string{"preview", "a-new-one"}, args...)...); code != 2 || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, %q is missing in:\n%s", code, want, stdout)

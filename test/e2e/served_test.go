@@ -55,7 +55,7 @@ func TestServed(t *testing.T) {
 	program := c.StartPopulation(t)
 	c.WaitReady(t, before)
 	s.waitServed(t, "1/2")
-	if entry := s.entry(t, framework.PopulationInitializer); entry.Reporter != "system:serviceaccount:nsinit-system:policy-population" {
+	if entry := s.entry(t, framework.PopulationInitializer); entry.Reporter != framework.PopulationUser {
 		t.Errorf("the entry is %s", framework.JSON(t, entry))
 	}
 

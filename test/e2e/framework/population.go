@@ -26,6 +26,9 @@ import (
 // PopulationInitializer is the initializer that policy-population acts as.
 const PopulationInitializer = "policy-population.nsinit.dev"
 
+// PopulationUser is the user that policy-population acts as.
+const PopulationUser = "system:serviceaccount:nsinit-system:policy-population"
+
 // StartPopulation runs policy-population with the rights that nsinit installs for it, until the test ends. Nothing leads after
 // that.
 func (c *Cluster) StartPopulation(t *testing.T, args ...string) *os.Process {
@@ -39,8 +42,7 @@ func (c *Cluster) StartPopulation(t *testing.T, args ...string) *os.Process {
 // GrantPopulation grants rights to policy-population until the test ends.
 func (c *Cluster) GrantPopulation(t *testing.T, rules ...rbacv1.PolicyRule) {
 	t.Helper()
-	const user = "system:serviceaccount:nsinit-system:policy-population"
-	c.Grant(t, user, kubernetes.NewForConfigOrDie(c.As(user)), rules...)
+	c.Grant(t, PopulationUser, kubernetes.NewForConfigOrDie(c.As(PopulationUser)), rules...)
 }
 
 // ConfigMapRule allows what policy-population needs for ConfigMaps.
