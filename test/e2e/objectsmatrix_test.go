@@ -139,7 +139,6 @@ func (o *objectsTest) try(client gateClient, cell cell, a attempt) {
 	cell.path += a.query
 	err := client.try(o.t.Context(), cell, o.namespace, false)
 	what := cell.name + ": " + a.what
-	o.t.Logf("%s: %v", what, err)
 	policy := a.policy
 	if policy == "" {
 		policy = installation.ObjectsGuard

@@ -273,7 +273,7 @@ func TestDeadlinesInParallel(t *testing.T) {
 			t.Errorf("its entry is %+v", entry)
 		}
 	}
-	if first, second := helper.Entry(lifecycle, "soon.example.com"), helper.Entry(lifecycle, "late.example.com"); !first.EndTime.Before(second.EndTime) {
+	if first, second := helper.Entry(lifecycle, "soon.example.com"), helper.Entry(lifecycle, "late.example.com"); second.EndTime.Before(first.EndTime) { // a busy machine skips both at once
 		t.Errorf("skipped at %s and %s", first.EndTime, second.EndTime)
 	}
 	if !c.IsClosed(t, namespace) {
