@@ -61,10 +61,11 @@ func newGateClient(c *framework.Cluster, config *rest.Config) gateClient {
 }
 
 // try makes the request, and stores nothing if it is a dry run. It repeats an update of an object that a controller
-// changed meanwhile.
+// changed meanwhile, and a request for which a busy kube-apiserver has no time.
 func (c gateClient) try(ctx context.Context, cell cell, namespace string, dryRun bool) error {
 	for range 10 {
-		if err := c.once(ctx, cell, namespace, dryRun); !apierrors.IsConflict(err) {
+		err := c.once(ctx, cell, namespace, dryRun)
+		if isBusy := apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err); !isBusy && !apierrors.IsConflict(err) {
 			return err
 		}
 	}
