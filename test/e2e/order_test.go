@@ -273,7 +273,7 @@ func TestDeadlinesInParallel(t *testing.T) {
 			t.Errorf("its entry is %+v", entry)
 		}
 	}
-	if first, second := helper.Entry(lifecycle, "soon.example.com"), helper.Entry(lifecycle, "late.example.com"); second.EndTime.Before(first.EndTime) { // a busy machine skips both at once
+	if first, second := helper.Entry(lifecycle, "soon.example.com"), helper.Entry(lifecycle, "late.example.com"); second.EndTime.Before(first.EndTime) { // a busy machine skips both at the same time
 		t.Errorf("skipped at %s and %s", first.EndTime, second.EndTime)
 	}
 	if !c.IsClosed(t, namespace) {
