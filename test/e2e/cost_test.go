@@ -263,12 +263,28 @@ func openAll(t *testing.T, c *framework.Cluster, count int) (prefix string) {
 	return prefix
 }
 
+// awaitRepairs returns when policy-population watches the objects that it repairs. It reconciles every namespace when it begins to.
+func awaitRepairs(t *testing.T, c *framework.Cluster) {
+	t.Helper()
+	name := openAll(t, c, 1) + "-0"
+	quotas, limits := c.Core.CoreV1().ResourceQuotas(name), c.Core.CoreV1().LimitRanges(name)
+	if err := errors.Join(quotas.Delete(t.Context(), "default", metav1.DeleteOptions{}), limits.Delete(t.Context(), "default", metav1.DeleteOptions{})); err != nil {
+		t.Fatal(err)
+	}
+	framework.Eventually(t, "the quota and the limits exist again", func(ctx context.Context) error {
+		_, quotaErr := quotas.Get(ctx, "default", metav1.GetOptions{})
+		_, limitErr := limits.Get(ctx, "default", metav1.GetOptions{})
+		return errors.Join(quotaErr, limitErr)
+	})
+}
+
 // TestPopulatedOnce: policy-population sends no request for a namespace after it opened. A repair of each one would be five more.
 func TestPopulatedOnce(t *testing.T) {
 	const count = 20
 	c := framework.Connect(t)
 	c.StartPopulation(t)
 	c.PopulateAsInExample(t)
+	awaitRepairs(t, c)
 	r := &requestCounter{Cluster: c, counts: map[string]float64{}}
 	r.settled(t)
 	before := r.from
