@@ -66,7 +66,7 @@ type objectTurns struct {
 	calls map[types.UID]*objectCall
 }
 
-// watchObjects creates the informers of pods without a node, and of Jobs with the label of the initializer.
+// watchObjects creates the informers of pods that wait, and of Jobs with the label of the initializer.
 func (r *Runner) watchObjects() error {
 	watch := func(tweak func(*metav1.ListOptions)) informers.SharedInformerFactory {
 		return informers.NewSharedInformerFactoryWithOptions(r.options.Core, 0, informers.WithTweakListOptions(tweak), informers.WithTransform(cached.WithoutManagedFields))
@@ -76,7 +76,7 @@ func (r *Runner) watchObjects() error {
 		ended: map[types.UID]bool{}, calls: map[types.UID]*objectCall{},
 		informers: map[string]cache.SharedIndexInformer{
 			"pods": watch(func(list *metav1.ListOptions) {
-				list.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", "").String()
+				list.LabelSelector, list.FieldSelector = v1alpha1.LabelInitializing, fields.OneTermEqualSelector("spec.nodeName", "").String()
 			}).Core().V1().Pods().Informer(),
 			"jobs": watch(func(list *metav1.ListOptions) { list.LabelSelector = v1alpha1.PendingPrefix + r.options.Name }).Batch().V1().Jobs().Informer(),
 		},

@@ -12,11 +12,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -31,8 +33,12 @@ import (
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 )
 
-// probe is the name of the object with which kube-apiserver is asked for the version of the policy that it evaluates.
-const probe = "nsinit-objects-probe"
+const (
+	// prefix begins the names of the policies. The names of stamps end with the resource.
+	prefix = "nsinit-objects-"
+	// probe is the name of the pod that shows which version of the policies kube-apiserver evaluates, and of the policy for it.
+	probe = prefix + "probe"
+)
 
 // selectedPrefix begins the names of the variables that say whether an initializer selects an object. Its number follows.
 const selectedPrefix = "selected"
@@ -67,10 +73,9 @@ func (r registered) isServed() bool {
 	return entry != nil && entry.ReportTime != nil
 }
 
-// excludedNamespaces returns the namespaces in which no object waits: those that are exempt by name.
+// excludedNamespaces returns the namespaces in which no object waits: those that are exempt by name, and the one of nsinit.
 func excludedNamespaces(exemptions *installation.ExemptionList, own string) []string {
-	excluded := sets.New(metav1.NamespaceSystem).Insert(exemptions.Values(installation.KeyNamespaces)...)
-	return sets.List(excluded.Delete(own)) // the probe is in this one, which a condition excludes
+	return sets.List(sets.New(metav1.NamespaceSystem, own).Insert(exemptions.Values(installation.KeyNamespaces)...))
 }
 
 // reporters returns the namespaces of the service accounts that serve an initializer. Their objects do not wait for it, so that it does
@@ -87,30 +92,44 @@ func reporters(configurations []*v1alpha1.InitializerConfiguration, name string)
 	return sets.List(namespaces)
 }
 
-// compile returns the policy of a resource, with the version that kube-apiserver returns for the probe, or nil if no initializer acts on
-// the resource.
-func compile(resource string, configurations []*v1alpha1.InitializerConfiguration, exemptions *installation.ExemptionList, own string) (policy *admissionregistrationv1.MutatingAdmissionPolicy, version string, err error) {
-	for document := range strings.SplitSeq(artifacts.ObjectsStamp(), "\n---\n") {
+// compiled is one of the policies, or that it must not exist.
+type compiled struct {
+	Name   string
+	Policy *admissionregistrationv1.MutatingAdmissionPolicy
+}
+
+// compile returns the policies in the order in which they are written, and their version. The probe, which shows the version, is the last.
+func compile(configurations []*v1alpha1.InitializerConfiguration, exemptions *installation.ExemptionList, own string) (all []compiled, version string, err error) {
+	for document := range strings.SplitSeq(installation.InNamespace(artifacts.ObjectsStamp(), own), "\n---\n") {
 		template := &admissionregistrationv1.MutatingAdmissionPolicy{}
 		if err := yaml.Unmarshal([]byte(document), template); err != nil {
 			return nil, "", err
 		}
-		if template.Name == policyName(resource) {
-			policy = template
+		resource, found := strings.CutPrefix(template.Name, prefix)
+		if _, held := v1alpha1.HeldResources()[resource]; !found || !held {
+			all = append(all, compiled{template.Name, template})
+			continue
 		}
+		stamp, others := complete(template, resource, configurations, exemptions, own)
+		all = append(all, compiled{template.Name, stamp}, compiled{template.Name + "-others", others})
 	}
-	if policy == nil {
-		return nil, "", fmt.Errorf("the manifests have no policy %s", policyName(resource))
-	}
-	isProbe := fmt.Sprintf(`request.namespace == %s && request.?dryRun.orValue(false) && object.metadata.?name.orValue("") == %s`, strconv.Quote(own), strconv.Quote(probe))
-	spec, pending := &policy.Spec, []string{`variables.probe ? "VERSION" : ""`}
-	spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-		Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: excludedNamespaces(exemptions, own),
-	}}}
-	spec.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "not-exempt", Expression: fmt.Sprintf(
-		`%s || request.namespace != %s && !(%s.exists(prefix, request.namespace.startsWith(prefix)) || request.userInfo.username in %s || request.userInfo.?groups.orValue([]).exists(group, group in %s))`,
-		isProbe, strconv.Quote(own), list(exemptions.Values(installation.KeyNamePrefixes)), list(exemptions.Values(installation.KeyUsers)), list(exemptions.Values(installation.KeyGroups)))}}
-	spec.Variables = append(variables(), admissionregistrationv1.Variable{Name: "probe", Expression: isProbe})
+	data, err := json.Marshal(all)
+	return all, fmt.Sprintf("v%x", sha256.Sum256(data))[:16], err
+}
+
+// complete returns the policy for the namespaces that an initializer of a resource can select, and the one for the others. There may be
+// none of the one or the other.
+func complete(template *admissionregistrationv1.MutatingAdmissionPolicy, resource string, configurations []*v1alpha1.InitializerConfiguration,
+	exemptions *installation.ExemptionList, own string,
+) (stamp, others *admissionregistrationv1.MutatingAdmissionPolicy) {
+	excluded := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: excludedNamespaces(exemptions, own)}
+	notExempt := admissionregistrationv1.MatchCondition{Name: "not-exempt", Expression: fmt.Sprintf(
+		`!(%s.exists(prefix, request.namespace.startsWith(prefix)) || request.userInfo.username in %s || request.userInfo.?groups.orValue([]).exists(group, group in %s))`,
+		list(exemptions.Values(installation.KeyNamePrefixes)), list(exemptions.Values(installation.KeyUsers)), list(exemptions.Values(installation.KeyGroups)))}
+	stamp, others = template.DeepCopy(), template.DeepCopy()
+	stamp.Spec.MatchConditions, stamp.Spec.Variables = []admissionregistrationv1.MatchCondition{notExempt}, variables()
+	var selectors []*metav1.LabelSelector
+	pending := []string{`""`}
 	for i, initializer := range ordered(configurations) {
 		if !initializer.Matches(resource) || !initializer.isServed() {
 			continue
@@ -118,40 +137,82 @@ func compile(resource string, configurations []*v1alpha1.InitializerConfiguratio
 		// The cost of each variable is limited, so each condition is one. The names begin with that of the initializer, see culprit.
 		// kube-apiserver names the variable if a condition fails, so it also has the name of the initializer.
 		name := fmt.Sprintf("%s%d_%s", selectedPrefix, i, strings.NewReplacer(".", "_", "-", "_").Replace(initializer.Name))
-		selection := []string{"!variables.probe"}
+		selection := []string{"true"}
 		if namespaces := reporters(configurations, initializer.Name); len(namespaces) > 0 {
 			selection = append(selection, fmt.Sprintf("!(request.namespace in %s)", list(namespaces)))
 		}
 		selection = append(selection, selects(initializer.NamespaceSelector)...)
 		for j, condition := range initializer.MatchConditions {
 			v := admissionregistrationv1.Variable{Name: fmt.Sprintf("%s_%d", name, j), Expression: inLoops(condition.Expression)}
-			spec.Variables, selection = append(spec.Variables, v), append(selection, "variables."+v.Name)
+			stamp.Spec.Variables, selection = append(stamp.Spec.Variables, v), append(selection, "variables."+v.Name)
 		}
-		spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: name, Expression: strings.Join(selection, " && ")})
-		pending = append(pending, fmt.Sprintf(`variables.%s ? %s : ""`, name, strconv.Quote(initializer.Name)))
+		stamp.Spec.Variables = append(stamp.Spec.Variables, admissionregistrationv1.Variable{Name: name, Expression: strings.Join(selection, " && ")})
+		selectors, pending = append(selectors, initializer.NamespaceSelector), append(pending, fmt.Sprintf(`variables.%s ? %s : ""`, name, strconv.Quote(initializer.Name)))
 	}
-	if len(pending) == 1 {
-		return nil, "", nil
+	names := func(names []string) admissionregistrationv1.Variable {
+		return admissionregistrationv1.Variable{Name: "pending", Expression: "[" + strings.Join(names, ", ") + `].filter(n, n != "")`}
 	}
-	spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: "pending", Expression: "[" + strings.Join(pending, ", ") + `].filter(n, n != "")`})
-	data, err := json.Marshal(spec)
-	if err != nil {
-		return nil, "", err
+	stamp.Spec.Variables = append(stamp.Spec.Variables, names(pending))
+	others.Spec.MatchConditions, others.Spec.Variables = append(others.Spec.MatchConditions, notExempt), []admissionregistrationv1.Variable{names(pending[:1])}
+	others.Name += "-others"
+	in, out := common(selectors)
+	stamp.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: append(in, excluded)}
+	others.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: append(out, excluded)}
+	switch {
+	case len(selectors) == 0:
+		return nil, others
+	case len(in) == 0:
+		return stamp, nil
 	}
-	version = fmt.Sprintf("v%x", sha256.Sum256(data))[:16]
-	last := &spec.Variables[len(spec.Variables)-1].Expression
-	*last = strings.Replace(*last, "VERSION", version, 1)
-	return policy, version, nil
+	return stamp, others
 }
 
-func policyName(resource string) string { return "nsinit-objects-" + resource }
+// common returns a requirement that every namespace meets that one of the selectors selects, and its opposite. There is none if the selectors
+// have no label in common.
+func common(selectors []*metav1.LabelSelector) (in, out []metav1.LabelSelectorRequirement) {
+	values := map[string]sets.Set[string]{} // of a label that has to exist, there are none
+	for i, selector := range selectors {
+		own := map[string]sets.Set[string]{}
+		for _, r := range requirementsOf(selector) {
+			if r.Operator == metav1.LabelSelectorOpIn || r.Operator == metav1.LabelSelectorOpExists {
+				own[r.Key] = sets.New(r.Values...)
+			}
+		}
+		if i == 0 {
+			values = own
+		}
+		maps.DeleteFunc(values, func(key string, _ sets.Set[string]) bool { return own[key] == nil })
+		for key, all := range values {
+			if values[key] = all.Union(own[key]); len(all) == 0 || len(own[key]) == 0 {
+				values[key] = sets.Set[string]{}
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if all := sets.List(values[key]); len(all) > 0 {
+			return []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpIn, Values: all}},
+				[]metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: all}}
+		}
+		return []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpExists}},
+			[]metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist}}
+	}
+	return nil, nil
+}
 
-// binding returns the binding of the policy of a resource.
-func binding(resource string) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
+// show has a policy show a text in a dry run.
+func show(policy *admissionregistrationv1.MutatingAdmissionPolicy, text string) *admissionregistrationv1.MutatingAdmissionPolicy {
+	policy = policy.DeepCopy()
+	expression := &policy.Spec.Mutations[0].JSONPatch.Expression
+	*expression = strings.Replace(*expression, "VERSION", text, 1)
+	return policy
+}
+
+// binding returns the binding of a policy.
+func binding(policy string) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
 	return &admissionregistrationv1.MutatingAdmissionPolicyBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingAdmissionPolicyBinding"},
-		ObjectMeta: metav1.ObjectMeta{Name: policyName(resource)},
-		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: policyName(resource)},
+		ObjectMeta: metav1.ObjectMeta{Name: policy},
+		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: policy},
 	}
 }
 
@@ -173,17 +234,22 @@ func variables() (all []admissionregistrationv1.Variable) {
 	return all
 }
 
-// selects returns the conditions of a selector.
-func selects(selector *metav1.LabelSelector) (conditions []string) {
+// requirementsOf returns the requirements of a selector in the order of their keys.
+func requirementsOf(selector *metav1.LabelSelector) (requirements []metav1.LabelSelectorRequirement) {
 	if selector == nil {
 		return nil
 	}
-	requirements := slices.Clone(selector.MatchExpressions)
+	requirements = slices.Clone(selector.MatchExpressions)
 	for key, value := range selector.MatchLabels {
 		requirements = append(requirements, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}})
 	}
 	slices.SortFunc(requirements, func(a, b metav1.LabelSelectorRequirement) int { return cmp.Compare(a.Key, b.Key) })
-	for _, r := range requirements {
+	return requirements
+}
+
+// selects returns the conditions of a selector.
+func selects(selector *metav1.LabelSelector) (conditions []string) {
+	for _, r := range requirementsOf(selector) {
 		is := strconv.Quote(r.Key) + " in variables.labels"
 		if len(r.Values) > 0 {
 			is += fmt.Sprintf(" && variables.labels[%s] in %s", strconv.Quote(r.Key), list(r.Values))

@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
@@ -122,10 +121,10 @@ type session struct {
 	guard          types.UID
 	queue          workers.Queue
 	configurations listers.InitializerConfigurationLister
-	// stores are the informers of pods without a node, and of the metadata of Jobs, by resource.
+	// stores are the informers of pods, and of the metadata of Jobs, that wait, by resource.
 	stores map[string]cache.SharedIndexInformer
-	// policies are those that this session applied. Only one worker uses this and what follows at a time.
-	policies map[string]applied
+	// applied are the policies that this session wrote. Only one worker uses this and what follows at a time.
+	applied applied
 	// rejected is why kube-apiserver does not compile versions of configurations.
 	rejected map[string]string
 	// delay is the time until the next dry run, while kube-apiserver does not evaluate the policies.
@@ -146,13 +145,9 @@ func (c *Controller) run(ctx context.Context, guard types.UID) error {
 		queue:          workers.NewQueue(Name, c.Clock, minRetryDelay, maxRetryDelay),
 		configurations: configurations.Lister(),
 		stores: map[string]cache.SharedIndexInformer{
-			// A pod with a scheduling gate has no node.
-			"pods": informers.NewSharedInformerFactoryWithOptions(c.Core, 0, informers.WithTweakListOptions(func(options *metav1.ListOptions) {
-				options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", "").String()
-			})).Core().V1().Pods().Informer(),
-			"jobs": metadatainformer.NewFilteredMetadataInformer(c.Metadata, jobs, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer(),
+			"pods": informers.NewSharedInformerFactoryWithOptions(c.Core, 0, informers.WithTweakListOptions(onlyWaiting)).Core().V1().Pods().Informer(),
+			"jobs": metadatainformer.NewFilteredMetadataInformer(c.Metadata, jobs, metav1.NamespaceAll, 0, cache.Indexers{}, onlyWaiting).Informer(),
 		},
-		policies: map[string]applied{},
 		rejected: map[string]string{},
 	}
 	defer s.queue.ShutDown()
@@ -200,7 +195,10 @@ func (c *Controller) run(ctx context.Context, guard types.UID) error {
 	return nil
 }
 
-// trim is a cache.TransformFunc that keeps what decides about an object that waits. Of others, nothing is needed.
+// onlyWaiting selects objects that wait.
+func onlyWaiting(options *metav1.ListOptions) { options.LabelSelector = v1alpha1.LabelInitializing }
+
+// trim is a cache.TransformFunc that keeps what decides about an object that waits.
 func trim(object any) (any, error) {
 	accessor, ok := object.(metav1.Object)
 	if !ok {
@@ -211,9 +209,7 @@ func trim(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		return &corev1.Pod{ObjectMeta: kept, Spec: corev1.PodSpec{SchedulingGates: pod.Spec.SchedulingGates}}, nil
 	}
-	if len(helper.PendingOfObject(accessor)) > 0 {
-		kept.Labels = accessor.GetLabels()
-	}
+	kept.Labels = accessor.GetLabels()
 	return &metav1.PartialObjectMetadata{ObjectMeta: kept}, nil
 }
 

@@ -7,8 +7,10 @@ SPDX-License-Identifier: Apache-2.0
 package objects
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -39,8 +41,8 @@ func TestOrdered(t *testing.T) {
 	pods, jobs := initializerOf("a.example.com", "pods"), initializerOf("a.example.com", "jobs")
 	jobs.TimeoutSeconds = new(int32(5))
 	configurations := []*v1alpha1.InitializerConfiguration{configurationOf("2", jobs), configurationOf("1", pods)}
-	if policy, _, err := compile("jobs", configurations, exemptionsOf(nil), own); policy != nil || err != nil {
-		t.Errorf("the second entry has an effect: %v", err)
+	if stamp, _ := policiesFor(t, "jobs", configurations, exemptionsOf(nil)); stamp != nil {
+		t.Error("the second entry has an effect")
 	}
 	if byName(configurations)["a.example.com"] != &configurations[1].Initializers[0] {
 		t.Error("the deadline is that of the second entry")
@@ -56,10 +58,7 @@ func TestMany(t *testing.T) {
 		many = append(many, initializer)
 	}
 	for _, resource := range []string{"pods", "jobs"} {
-		policy, _, err := compile(resource, []*v1alpha1.InitializerConfiguration{configurationOf("c", many...)}, exemptionsOf(nil), own)
-		if err != nil {
-			t.Fatal(err)
-		}
+		policy, _ := policiesFor(t, resource, []*v1alpha1.InitializerConfiguration{configurationOf("c", many...)}, exemptionsOf(nil))
 		names := map[string]bool{}
 		for _, v := range policy.Spec.Variables {
 			names[v.Name] = true
@@ -78,8 +77,8 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// TestHold: kube-apiserver holds what the configurations say, except for one that it does not compile. A policy that was deleted is not in
-// force.
+// TestHold: kube-apiserver holds what the configurations say, except for one that it does not compile. It has to evaluate a probe that was
+// written after it evaluated one that was written after the policies. A policy that was deleted is not in force.
 func TestHold(t *testing.T) {
 	bad := initializerOf("bad.example.com", "pods")
 	bad.MatchConditions = []v1alpha1.MatchCondition{{Name: "a", Expression: "bad"}}
@@ -93,10 +92,14 @@ func TestHold(t *testing.T) {
 		&admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsRelease}},
 		&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsRelease}},
 	), nsinitfake.NewClientset(configurations[0], configurations[1], configurations[2])
-	applies, version, removed := 0, "", false
+	shows, lags, removed := "", "", false
+	var written []string // the policies in the order in which they are written
 	client.PrependReactor("patch", "mutatingadmissionpolicies", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		applies++
+		written = append(written, action.(clienttesting.PatchAction).GetName())
 		body := string(action.(clienttesting.PatchAction).GetPatch())
+		if action.(clienttesting.PatchAction).GetName() == probe {
+			shows = regexp.MustCompile(v1alpha1.PendingPrefix + `v\w+\.\d`).FindString(body)
+		}
 		if before, _, bad := strings.Cut(body, "(bad\\n)"); bad {
 			_, variables, _ := strings.Cut(before, `"variables"`)
 			variable := strings.Count(variables, `"expression"`) - 1
@@ -105,66 +108,71 @@ func TestHold(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	client.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		created := action.(clienttesting.CreateAction).GetObject()
-		if pod, ok := created.(*corev1.Pod); ok {
-			pod = pod.DeepCopy()
-			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gateOf(version)}}
-			if removed {
-				if err := client.Tracker().Delete(admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingadmissionpolicies"), "", policyName("pods")); err != nil {
-					t.Error(err)
-				}
+	client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		pod := action.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
+		pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: cmp.Or(lags, shows)}}
+		if removed {
+			if err := client.Tracker().Delete(admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingadmissionpolicies"), "", prefix+"pods"); err != nil {
+				t.Error(err)
 			}
-			return true, pod, nil
 		}
-		return true, created, nil
+		return true, pod, nil
 	})
 	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	exempt := exemptionsOf(map[string]string{"namespaces": "default"})
 	s := &session{
 		Controller: New(Dependencies{Core: client, Nsinit: status, Clock: clock, Namespace: own}), guard: "guard", queue: workers.NewQueue("test", clock, time.Second, time.Second),
-		stores: map[string]cache.SharedIndexInformer{}, policies: map[string]applied{}, rejected: map[string]string{},
+		stores: map[string]cache.SharedIndexInformer{}, rejected: map[string]string{},
 	}
 	defer s.queue.ShutDown()
-	var err error
-	if _, version, err = compile("pods", []*v1alpha1.InitializerConfiguration{configurations[0], configurations[2]}, exempt, own); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.reconcilePolicies(t.Context(), configurations, exempt); err != nil {
-		t.Fatal(err)
-	}
-	conditions := func() (all []string) {
+	// reconcile returns the conditions, and which policies were written.
+	reconcile := func() (conditions, writes []string) {
+		t.Helper()
+		written = nil
+		if err := s.reconcilePolicies(t.Context(), configurations, exempt); err != nil {
+			t.Fatal(err)
+		}
 		for _, c := range configurations {
 			live, err := status.NsinitV1alpha1().InitializerConfigurations().Get(t.Context(), c.Name, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			condition := meta.FindStatusCondition(live.Status.Conditions, v1alpha1.ConditionInForce)
-			all = append(all, string(condition.Status)+" "+condition.Reason)
+			conditions = append(conditions, string(condition.Status)+" "+condition.Reason)
 			*c = *live
 		}
-		return all
+		return conditions, written
 	}
-	if got := conditions(); !slices.Equal(got, []string{"True Verified", "False Rejected", "True Verified"}) {
-		t.Error(got)
-	}
-	before := applies
-	clock.Step(recheck)
-	removed = true
-	if err := s.reconcilePolicies(t.Context(), configurations, exempt); err != nil {
-		t.Fatal(err)
-	}
-	if got := conditions(); !slices.Equal(got, []string{"False NotEvaluated", "False Rejected", "False NotEvaluated"}) || applies != before+1 {
-		t.Errorf("%v after %d writes", got, applies)
-	}
-	removed, version = false, "old"
-	for range 12 {
-		if err := s.reconcilePolicies(t.Context(), configurations, exempt); err != nil {
-			t.Fatal(err)
+	waits, holds := []string{"False NotEvaluated", "False Rejected", "False NotEvaluated"}, []string{"True Verified", "False Rejected", "True Verified"}
+	each := []string{prefix + "pods", prefix + "jobs-others", probe}
+	for i, want := range []struct{ conditions, writes []string }{
+		{waits, append([]string{prefix + "pods"}, each...)}, {waits, []string{probe}}, {holds, nil}, {holds, nil}, // the first one was refused
+	} {
+		if conditions, writes := reconcile(); !slices.Equal(conditions, want.conditions) || !slices.Equal(writes, want.writes) {
+			t.Errorf("%d: %q after the writes %q", i, conditions, writes)
 		}
 	}
-	if applies != before+2 || s.delay != maxRetryDelay {
-		t.Errorf("%d writes, and the next try after %s", applies-before, s.delay)
+	clock.Step(recheck)
+	removed = true
+	if conditions, writes := reconcile(); !slices.Equal(conditions, waits) || len(writes) > 0 {
+		t.Errorf("removed: %q after the writes %q", conditions, writes)
+	}
+	removed, lags = false, gateOf("old")
+	if _, writes := reconcile(); !slices.Equal(writes, each) {
+		t.Errorf("the writes %q", writes)
+	}
+	for range 12 {
+		if conditions, writes := reconcile(); !slices.Equal(conditions, waits) || len(writes) > 0 {
+			t.Errorf("%q after the writes %q", conditions, writes)
+		}
+	}
+	if s.delay != maxRetryDelay {
+		t.Errorf("the next try is after %s", s.delay)
+	}
+	lags = ""
+	_, _ = reconcile()
+	if conditions, _ := reconcile(); !slices.Equal(conditions, holds) {
+		t.Error(conditions)
 	}
 	bindings, matches := client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings(), &admissionregistrationv1.MatchResources{}
 	for what, change := range map[string]func(narrow bool) error{
@@ -174,7 +182,7 @@ func TestHold(t *testing.T) {
 			return err
 		},
 		"stamps only some": func(narrow bool) error {
-			stamps := binding("pods")
+			stamps := binding(prefix + "pods")
 			stamps.Spec.MatchResources = map[bool]*admissionregistrationv1.MatchResources{true: matches}[narrow]
 			_, err := bindings.Update(t.Context(), stamps, metav1.UpdateOptions{})
 			return err
@@ -198,8 +206,11 @@ func TestHold(t *testing.T) {
 	if err := s.notInstalled(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got := conditions(); got[0] != "False NotInstalled" || got[1] != "False NotInstalled" {
-		t.Error(got)
+	for _, c := range configurations {
+		live, err := status.NsinitV1alpha1().InitializerConfigurations().Get(t.Context(), c.Name, metav1.GetOptions{})
+		if err != nil || meta.FindStatusCondition(live.Status.Conditions, v1alpha1.ConditionInForce).Reason != reasonNotInstalled {
+			t.Errorf("%v %v", live.Status, err)
+		}
 	}
 }
 

@@ -15,13 +15,11 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
@@ -50,22 +48,22 @@ const (
 	reasonError = "Error"
 )
 
-var (
-	// errNotEvaluated means that kube-apiserver does not evaluate a policy yet.
-	errNotEvaluated = errors.New("kube-apiserver does not evaluate the policies yet")
-	// errRejected means that kube-apiserver refuses a policy because of one configuration.
-	errRejected = errors.New("kube-apiserver does not compile an expression of a configuration")
-)
+// errNotEvaluated means that kube-apiserver does not evaluate a policy yet.
+var errNotEvaluated = errors.New("kube-apiserver does not evaluate the policies yet")
 
 // recheck is the time between two verifications of policies that do not change.
 const recheck = period
 
-// applied is a version of a policy. The version is empty if no initializer acts on the resource.
+// applied is a version of the policies.
 type applied struct {
 	version string
-	// since is when the version became the current one, written when it was last applied, and checked when kube-apiserver last evaluated it.
-	since, written, checked time.Time
-	verified                bool
+	// since is when the version became the current one, and checked when kube-apiserver last evaluated it, or zero.
+	since, checked time.Time
+	// written identifies the objects as this session wrote them.
+	written string
+	// round counts the writes of the probe. kube-apiserver reads the policies one after the other, so a probe can be newer than what else it
+	// evaluates. When it evaluates a probe that was written after that, it evaluates all of them.
+	round int
 }
 
 // reconcilePolicies brings the policies in line with all configurations, and writes their status.
@@ -74,7 +72,7 @@ func (s *session) reconcilePolicies(ctx context.Context, configurations []*v1alp
 	err := s.hold(ctx, configurations, exempt)
 	switch {
 	case errors.Is(err, errNotEvaluated):
-		reason, message, err = reasonNotEvaluated, errNotEvaluated.Error(), nil // without the resource, which can vary
+		reason, message, err = reasonNotEvaluated, errNotEvaluated.Error(), nil
 		s.delay = min(max(2*s.delay, verifyPeriod), maxRetryDelay)
 		s.queue.AddAfter(keyPolicies, s.delay)
 	case isUnsupported(err):
@@ -100,81 +98,83 @@ func versionOf(c *v1alpha1.InitializerConfiguration) string {
 	return fmt.Sprintf("%s/%s/%d", c.Name, c.UID, c.Generation)
 }
 
-// hold applies the policies, and verifies that kube-apiserver evaluates them.
+// hold writes the policies, and verifies that kube-apiserver evaluates them.
 func (s *session) hold(ctx context.Context, configurations []*v1alpha1.InitializerConfiguration, exempt *installation.ExemptionList) error {
 	if exempt == nil {
 		return fmt.Errorf("the ConfigMap %s/%s does not exist: apply the manifests or the chart of nsinit again", s.Namespace, installation.Exemptions)
 	}
 	accepted := slices.DeleteFunc(slices.Clone(configurations), func(c *v1alpha1.InitializerConfiguration) bool { return s.rejected[versionOf(c)] != "" })
-	var errs []error
-	for _, resource := range []string{"pods", "jobs"} {
-		err := s.holdResource(ctx, resource, accepted, exempt)
-		if errors.Is(err, errRejected) {
-			return s.hold(ctx, configurations, exempt) // without the rejected one
-		}
-		if err != nil && (len(errs) == 0 || errs[0].Error() != err.Error()) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (s *session) holdResource(ctx context.Context, resource string, configurations []*v1alpha1.InitializerConfiguration, exempt *installation.ExemptionList) error {
-	policy, version, err := compile(resource, configurations, exempt, s.Namespace)
+	policies, version, err := compile(accepted, exempt, s.Namespace)
 	if err != nil {
 		return err
 	}
-	current := s.policies[resource]
-	if current.version == version && current.verified && s.Clock.Since(current.checked) < recheck {
+	current := &s.applied
+	switch {
+	case current.version != version:
+		*current, s.delay = applied{version: version, since: s.Clock.Now()}, 0
+	case !current.checked.IsZero() && s.Clock.Since(current.checked) < recheck:
 		return nil
 	}
-	if current.version != version || current.since.IsZero() {
-		current, s.delay = applied{version: version, since: s.Clock.Now()}, 0
-	}
-	current.verified, s.policies[resource] = false, current
-	if current.written.IsZero() || s.Clock.Since(current.written) >= recheck { // another client may have changed it
-		if err := s.apply(ctx, resource, policy); err != nil {
-			if c := culprit(err, policy, configurations); c != nil {
-				s.rejected[versionOf(c)] = err.Error()
-				return errRejected
-			}
-			return err
-		}
-		current.written = s.Clock.Now()
-		s.policies[resource] = current
-	}
-	before, err := s.identity(ctx, resource, version)
+	first := current.checked.IsZero()
+	current.checked = time.Time{}
+	before, err := s.complete(ctx)
 	if err != nil {
 		return err
 	}
-	evaluated, err := s.evaluated(ctx, resource)
+	if before != current.written || before == "" { // another client may have changed them
+		for _, one := range policies[:len(policies)-1] {
+			if err := s.write(ctx, one, binding(one.Name)); err != nil {
+				if c := culprit(err, one.Policy, accepted); c != nil {
+					s.rejected[versionOf(c)] = err.Error()
+					return s.hold(ctx, configurations, exempt) // without the rejected one
+				}
+				return err
+			}
+		}
+		current.round = 0
+		return s.showNext(ctx, policies[len(policies)-1])
+	}
+	evaluated, err := s.evaluated(ctx)
 	if err != nil {
 		return err
 	}
 	// kube-apiserver can evaluate a policy for a moment after it was deleted.
-	after, err := s.identity(ctx, resource, version)
+	after, err := s.complete(ctx)
 	if err != nil {
 		return err
 	}
-	if before != after || !slices.Equal(evaluated, slices.DeleteFunc([]string{version}, func(version string) bool { return version == "" })) {
-		return fmt.Errorf("%w: MutatingAdmissionPolicy %s", errNotEvaluated, policyName(resource))
+	switch {
+	case before != after || !slices.Equal(evaluated, []string{current.shown()}):
+		return errNotEvaluated
+	case current.round == 1:
+		s.delay = 0
+		return s.showNext(ctx, policies[len(policies)-1])
+	case first:
+		klog.FromContext(ctx).Info("kube-apiserver evaluates the policies of the current configurations", "after", s.Clock.Since(current.since))
 	}
-	if current.checked.IsZero() {
-		klog.FromContext(ctx).Info("kube-apiserver evaluates the policies of the current configurations", "resource", resource, "after", s.Clock.Since(current.since))
-	}
-	current.verified, current.checked = true, s.Clock.Now()
-	s.policies[resource] = current
+	current.checked = s.Clock.Now()
 	return nil
 }
 
-// apply applies the policy of a resource and its binding. It deletes them if the policy is nil.
-func (s *session) apply(ctx context.Context, resource string, policy *admissionregistrationv1.MutatingAdmissionPolicy) error {
-	if err := s.complete(ctx); err != nil {
-		return err
+// shown is what the probe shows.
+func (a *applied) shown() string { return fmt.Sprintf("%s.%d", a.version, a.round) }
+
+// showNext writes the probe again, and remembers what was written.
+func (s *session) showNext(ctx context.Context, last compiled) (err error) {
+	s.applied.round++
+	if err = s.write(ctx, compiled{last.Name, show(last.Policy, s.applied.shown())}, binding(last.Name)); err == nil {
+		if s.applied.written, err = s.complete(ctx); err == nil {
+			err = errNotEvaluated
+		}
 	}
-	empty := policy == nil
-	if empty {
-		policy = &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName(resource)}}
+	return err
+}
+
+// write applies a policy and its binding. It deletes a policy that must not exist. Its binding then has no effect.
+func (s *session) write(ctx context.Context, one compiled, bound *admissionregistrationv1.MutatingAdmissionPolicyBinding) error {
+	policy := one.Policy
+	if policy == nil {
+		policy = &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: one.Name}}
 	}
 	registrations := s.Core.AdmissionregistrationV1()
 	guard := gate.OwnerOf("ValidatingAdmissionPolicy", installation.ObjectsGuard, registrations.ValidatingAdmissionPolicies().Get)
@@ -182,69 +182,61 @@ func (s *session) apply(ctx context.Context, resource string, policy *admissionr
 	if err != nil {
 		return err
 	}
-	bindings, err := objectOf(registrations.MutatingAdmissionPolicyBindings(), binding(resource), guard)
+	bindings, err := objectOf(registrations.MutatingAdmissionPolicyBindings(), bound, guard)
 	if err != nil {
 		return err
 	}
-	for _, object := range []gate.Object{policies, bindings} {
-		if empty {
-			_, err = object.Remove(ctx, metav1.DeleteOptions{})
-		} else {
-			err = object.Apply(ctx)
-		}
-		if err != nil {
-			return err
-		}
+	if err := bindings.Apply(ctx); err != nil {
+		return err
 	}
-	return nil
+	if one.Policy == nil {
+		_, err = policies.Remove(ctx, metav1.DeleteOptions{})
+		return err
+	}
+	return policies.Apply(ctx)
 }
 
-// complete returns an error if an object of the component does not exist, or if the guard is not that of the session: kube-apiserver then
-// deletes the policies of the session.
-func (s *session) complete(ctx context.Context) error {
+// complete returns what identifies the versions of the policies and their bindings. The error is that an object of the component does not
+// exist, or that the guard is not that of the session: kube-apiserver then deletes the policies of the session.
+func (s *session) complete(ctx context.Context) (identity string, err error) {
 	registrations := s.Core.AdmissionregistrationV1()
-	_, releaseErr := registrations.MutatingAdmissionPolicies().Get(ctx, installation.ObjectsRelease, metav1.GetOptions{})
-	if isUnsupported(releaseErr) {
-		return releaseErr
+	policies, err := registrations.MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
+	if isUnsupported(err) {
+		return "", err
 	}
-	releases, releasesErr := registrations.MutatingAdmissionPolicyBindings().Get(ctx, installation.ObjectsRelease, metav1.GetOptions{})
+	bindings, bindingsErr := registrations.MutatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
 	guard, guardErr := registrations.ValidatingAdmissionPolicies().Get(ctx, installation.ObjectsGuard, metav1.GetOptions{})
 	guards, guardsErr := registrations.ValidatingAdmissionPolicyBindings().Get(ctx, installation.ObjectsGuard, metav1.GetOptions{})
-	if err := errors.Join(guardErr, guardsErr, releaseErr, releasesErr); err != nil {
-		return fmt.Errorf("%w: apply the component objects again", err)
-	}
-	if !slices.Contains(guards.Spec.ValidationActions, admissionregistrationv1.Deny) || guards.Spec.MatchResources != nil || releases.Spec.MatchResources != nil {
-		return fmt.Errorf("the bindings of %s and %s were changed: delete them, and apply the component objects again", installation.ObjectsGuard, installation.ObjectsRelease)
+	if err := errors.Join(err, bindingsErr, guardErr, guardsErr); err != nil {
+		return "", fmt.Errorf("%w: apply the component objects again", err)
 	}
 	if guard.UID != s.guard {
-		return fmt.Errorf("ValidatingAdmissionPolicy %s was created again", installation.ObjectsGuard)
+		return "", fmt.Errorf("ValidatingAdmissionPolicy %s was created again", installation.ObjectsGuard)
 	}
-	return nil
-}
-
-// identity returns the UIDs of the policy of a resource and of its binding. Without a version, they need not exist.
-func (s *session) identity(ctx context.Context, resource, version string) (uids [2]types.UID, err error) {
-	if version == "" {
-		return uids, nil
-	}
-	registrations := s.Core.AdmissionregistrationV1()
-	policy, err := registrations.MutatingAdmissionPolicies().Get(ctx, policyName(resource), metav1.GetOptions{})
-	if err == nil {
-		uids[0] = policy.UID
-		var binding *admissionregistrationv1.MutatingAdmissionPolicyBinding
-		if binding, err = registrations.MutatingAdmissionPolicyBindings().Get(ctx, policyName(resource), metav1.GetOptions{}); err == nil {
-			if uids[1] = binding.UID; binding.Spec.MatchResources != nil {
-				return uids, fmt.Errorf("MutatingAdmissionPolicyBinding %s has matchResources: delete it, and it is created again", policyName(resource))
-			}
+	changed := !slices.Contains(guards.Spec.ValidationActions, admissionregistrationv1.Deny) || guards.Spec.MatchResources != nil
+	released := 0
+	versions := func(object *metav1.ObjectMeta) {
+		switch {
+		case object.Name == installation.ObjectsRelease:
+			released++
+		case strings.HasPrefix(object.Name, prefix):
+			identity += fmt.Sprintf("%s/%s/%d ", object.Name, object.UID, object.Generation)
 		}
 	}
-	if apierrors.IsNotFound(err) { // apply it again
-		current := s.policies[resource]
-		current.written = time.Time{}
-		s.policies[resource] = current
-		return uids, fmt.Errorf("%w: %w", errNotEvaluated, err)
+	for i := range policies.Items {
+		versions(&policies.Items[i].ObjectMeta)
 	}
-	return uids, err
+	for i := range bindings.Items {
+		versions(&bindings.Items[i].ObjectMeta)
+		changed = changed || strings.HasPrefix(bindings.Items[i].Name, prefix) && bindings.Items[i].Spec.MatchResources != nil
+	}
+	switch {
+	case released < 2:
+		return "", fmt.Errorf("the policy %s or its binding does not exist: apply the component objects again", installation.ObjectsRelease)
+	case changed:
+		return "", fmt.Errorf("the bindings of %s, or of other policies of the component, were changed: delete them, and apply the component objects again", installation.ObjectsGuard)
+	}
+	return identity, nil
 }
 
 // isUnsupported says whether kube-apiserver does not have a kind.
@@ -260,29 +252,23 @@ func objectOf[T, C any](client gate.Client[T, C], object any, owner gate.Owner) 
 	return gate.NewObject(client, installation.DefaultNamespace, string(manifest), owner)
 }
 
-// evaluated creates the probe in a dry run. It returns the names of initializers that kube-apiserver gave it.
-func (s *session) evaluated(ctx context.Context, resource string) ([]string, error) {
+// evaluated creates the probe in a dry run. It returns what the policy for it shows.
+func (s *session) evaluated(ctx context.Context) ([]string, error) {
 	yes, no := true, false
-	spec := corev1.PodSpec{ // as the level restricted of Pod Security demands
-		RestartPolicy:   corev1.RestartPolicyNever,
-		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
-		Containers: []corev1.Container{{Name: "probe", Image: "none", SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		}}},
-	}
-	identity, options := metav1.ObjectMeta{Name: probe, Namespace: s.Namespace}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	if resource == "pods" {
-		pod, err := s.Core.CoreV1().Pods(s.Namespace).Create(ctx, &corev1.Pod{ObjectMeta: identity, Spec: spec}, options)
-		if err != nil {
-			return nil, err
-		}
-		return helper.PendingOfObject(pod), nil
-	}
-	job, err := s.Core.BatchV1().Jobs(s.Namespace).Create(ctx, &batchv1.Job{ObjectMeta: identity, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: spec}}}, options)
+	pod, err := s.Core.CoreV1().Pods(s.Namespace).Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: probe, Namespace: s.Namespace},
+		Spec: corev1.PodSpec{ // as the level restricted of Pod Security demands
+			RestartPolicy:   corev1.RestartPolicyNever,
+			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			Containers: []corev1.Container{{Name: "probe", Image: "none", SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			}}},
+		},
+	}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		return nil, err
 	}
-	return helper.PendingOfObject(job), nil
+	return helper.PendingOfObject(pod), nil
 }
 
 // writeStatus writes the status of a configuration if it has changed.

@@ -170,6 +170,17 @@ func jobOf(suspend bool, labels map[string]string, annotations map[string]string
 	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j", UID: "3", Labels: labels, Annotations: annotations}, Spec: batchv1.JobSpec{Suspend: &suspend}}
 }
 
+// marked returns an object with the label of objects that wait.
+func marked[T metav1.Object](object T) T {
+	labels := maps.Clone(object.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[v1alpha1.LabelInitializing] = "true"
+	object.SetLabels(labels)
+	return object
+}
+
 func gateOf(name string) string { return v1alpha1.PendingPrefix + name }
 
 func configurationOf(name string, initializers ...v1alpha1.Initializer) *v1alpha1.InitializerConfiguration {
@@ -182,6 +193,24 @@ func initializerOf(name string, resources ...string) v1alpha1.Initializer {
 		initializer.Rules = append(initializer.Rules, v1alpha1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"v1"}, Resources: []string{resource}})
 	}
 	return initializer
+}
+
+// policiesFor returns the stamp of a resource and the policy for the other namespaces.
+func policiesFor(t *testing.T, resource string, configurations []*v1alpha1.InitializerConfiguration, exempt *installation.ExemptionList) (stamp, others *admissionregistrationv1.MutatingAdmissionPolicy) {
+	t.Helper()
+	all, _, err := compile(configurations, exempt, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range all {
+		switch one.Name {
+		case prefix + resource:
+			stamp = one.Policy
+		case prefix + resource + "-others":
+			others = one.Policy
+		}
+	}
+	return stamp, others
 }
 
 func exemptionsOf(data map[string]string) *installation.ExemptionList {
@@ -204,9 +233,9 @@ func TestStamp(t *testing.T) {
 	first.Status.Initializers = []v1alpha1.RegisteredInitializerStatus{{Name: "z.example.com", Reporter: "system:serviceaccount:scanner:default"}}
 	configurations := []*v1alpha1.InitializerConfiguration{second, first, configurationOf("30", initializerOf("a.example.com", "pods"))}
 	exempt := exemptionsOf(map[string]string{"namespaces": "default\nnsinit-system", "namePrefixes": "kube-\nopenshift-", "users": "robot", "groups": "admins"})
-	policy, version, err := compile("pods", configurations, exempt, own)
-	if err != nil {
-		t.Fatal(err)
+	policy, others := policiesFor(t, "pods", configurations, exempt)
+	if others != nil {
+		t.Error("a.example.com selects every namespace")
 	}
 	alices := map[string]string{v1alpha1.AnnotationCreatedBy: "alice", v1alpha1.AnnotationCreatedByGroups: "dev\nops"}
 	for name, test := range map[string]struct {
@@ -237,25 +266,19 @@ func TestStamp(t *testing.T) {
 			if diff := cmp.Diff(test.want, gates); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
+			if _, marked := got.Labels[v1alpha1.LabelInitializing]; marked != (len(helper.PendingOfObject(got)) > 0 && name != "exempt namespace") {
+				t.Errorf("labels %v", got.Labels)
+			}
 		})
 	}
-	probed := podOf()
-	probed.Name = probe
-	got := mutate(t, policy, request{object: probed, namespace: namespaceOf(own, nil, nil), user: "x", dryRun: true}).(*corev1.Pod)
-	if diff := cmp.Diff([]string{version}, helper.PendingOfObject(got)); diff != "" {
-		t.Errorf("the probe (-want +got):\n%s", diff)
+	if stamp, others := policiesFor(t, "jobs", []*v1alpha1.InitializerConfiguration{first}, exempt); stamp != nil || others == nil {
+		t.Error("a stamp without an active initializer")
 	}
-	if none, _, err := compile("jobs", []*v1alpha1.InitializerConfiguration{first}, exempt, own); none != nil || err != nil {
-		t.Errorf("a policy without an active initializer: %v, %v", none, err)
-	}
-	onJobs, _, err := compile("jobs", configurations, exempt, own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	labels := map[string]string{gateOf("a.example.com"): "0", gateOf("b.example.com"): "1"}
+	onJobs, _ := policiesFor(t, "jobs", configurations, exempt)
+	labels := map[string]string{gateOf("a.example.com"): "0", gateOf("b.example.com"): "1", v1alpha1.LabelInitializing: "true"}
 	for name, test := range map[string]struct{ job, want *batchv1.Job }{
 		"a Job":                {jobOf(false, nil, nil), jobOf(true, labels, nil)},
-		"a suspended Job":      {jobOf(true, map[string]string{"app": "x"}, nil), jobOf(true, map[string]string{"app": "x", gateOf("a.example.com"): "0", gateOf("b.example.com"): "1"}, map[string]string{v1alpha1.AnnotationSuspend: "true"})},
+		"a suspended Job":      {jobOf(true, map[string]string{"app": "x"}, nil), jobOf(true, map[string]string{"app": "x", gateOf("a.example.com"): "0", gateOf("b.example.com"): "1", v1alpha1.LabelInitializing: "true"}, map[string]string{v1alpha1.AnnotationSuspend: "true"})},
 		"stamped before":       {jobOf(true, labels, nil), jobOf(true, labels, nil)},
 		"stamped and wish":     {jobOf(true, labels, map[string]string{v1alpha1.AnnotationSuspend: "true"}), jobOf(true, labels, map[string]string{v1alpha1.AnnotationSuspend: "true"})},
 		"forged and suspended": {jobOf(true, map[string]string{gateOf("b.example.com"): "0"}, nil), jobOf(true, labels, map[string]string{v1alpha1.AnnotationSuspend: "true"})},
@@ -292,10 +315,7 @@ func TestEntries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			initializer := initializerOf("a.example.com", "pods")
 			initializer.MatchConditions = []v1alpha1.MatchCondition{{Name: "a", Expression: test.condition}}
-			policy, _, err := compile("pods", []*v1alpha1.InitializerConfiguration{configurationOf("c", initializer)}, exemptionsOf(nil), own)
-			if err != nil {
-				t.Fatal(err)
-			}
+			policy, _ := policiesFor(t, "pods", []*v1alpha1.InitializerConfiguration{configurationOf("c", initializer)}, exemptionsOf(nil))
 			got, err := tryMutate(t, policy, request{object: podOf(), namespace: test.namespace, user: "alice"})
 			switch {
 			case test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)):
@@ -370,6 +390,11 @@ func TestGuard(t *testing.T) {
 		"a foreign gate":                   {podOf(a, "x/y", b), podOf(a, b), "", nil, true},
 		"a gate is added":                  {podOf(), podOf(a), "", open, false},
 		"a gate is replaced":               {podOf(a), podOf(b), "", mayA, false},
+		"the label of a pod":               {marked(podOf(a, b)), podOf(a, b), "", append(slices.Clone(mayA), open...), false},
+		"the label and a gate":             {marked(podOf(a, b)), podOf(b), "", mayA, false},
+		"the label and the last gate":      {marked(podOf(a)), podOf(), "", mayA, true},
+		"no label before":                  {podOf(a, b), podOf(b), "", mayA, true},
+		"the label of a Job":               {marked(jobOf(true, maps.Clone(ab), nil)), jobOf(true, ab, nil), "status", nil, false},
 		"a Job: no change":                 {jobOf(true, ab, nil), jobOf(true, ab, nil), "", nil, true},
 		"a Job: resumed":                   {jobOf(true, ab, nil), jobOf(false, ab, nil), "", append(slices.Clone(mayA), open...), false},
 		"a Job: a tenant removes a label":  {jobOf(true, ab, nil), jobOf(true, map[string]string{b: "10"}, nil), "", nil, false},
@@ -428,22 +453,104 @@ func TestGuard(t *testing.T) {
 			}
 		})
 	}
+	released.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{}
 	for name, test := range map[string]struct {
-		old, updated *batchv1.Job
+		old, updated metav1.Object
 		suspended    bool
+		marked       bool
 	}{
-		"the last name":          {jobOf(true, map[string]string{a: "0"}, nil), jobOf(true, nil, nil), false},
-		"the last name and wish": {jobOf(true, map[string]string{a: "0"}, wish), jobOf(false, nil, wish), true},
-		"another name":           {jobOf(true, ab, nil), jobOf(true, map[string]string{b: "10"}, nil), true},
+		"the last name":          {jobOf(true, map[string]string{a: "0"}, nil), marked(jobOf(true, nil, nil)), false, false},
+		"the last name and wish": {jobOf(true, map[string]string{a: "0"}, wish), marked(jobOf(false, nil, wish)), true, false},
+		"another name":           {jobOf(true, ab, nil), marked(jobOf(true, map[string]string{b: "10"}, nil)), true, true},
+		"the last gate":          {podOf(a, "x/y"), marked(podOf("x/y")), false, false},
+		"another gate":           {podOf(a, b), marked(podOf(b)), false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			released := released.DeepCopy()
-			released.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{}
-			got := mutate(t, released, request{object: test.updated.DeepCopy(), old: test.old, namespace: namespaceOf("x", nil, nil)}).(*batchv1.Job)
-			if *got.Spec.Suspend != test.suspended || len(got.Annotations) > 0 {
-				t.Errorf("got suspend: %t and annotations %v", *got.Spec.Suspend, got.Annotations)
+			got := mutate(t, released, request{object: test.updated.(runtime.Object), old: test.old.(runtime.Object), namespace: namespaceOf("x", nil, nil)}).(metav1.Object)
+			job, ok := got.(*batchv1.Job)
+			if _, is := got.GetLabels()[v1alpha1.LabelInitializing]; is != test.marked || ok && *job.Spec.Suspend != test.suspended || len(got.GetAnnotations()) > 0 {
+				t.Errorf("got %+v", got)
 			}
 		})
+	}
+}
+
+// TestCommon: every namespace that a selector selects is one of those of the stamp, and all others are those of the other policy.
+func TestCommon(t *testing.T) {
+	in := func(key string, values ...string) metav1.LabelSelectorRequirement {
+		return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values}
+	}
+	exists := metav1.LabelSelectorRequirement{Key: "team", Operator: metav1.LabelSelectorOpExists}
+	not := metav1.LabelSelectorRequirement{Key: "team", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"a"}}
+	of := func(requirements ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchExpressions: requirements}
+	}
+	for name, test := range map[string]struct {
+		selectors []*metav1.LabelSelector
+		in, out   string
+	}{
+		"none":                 {nil, "", ""},
+		"every namespace":      {[]*metav1.LabelSelector{of(in("team", "a")), nil}, "", ""},
+		"values":               {[]*metav1.LabelSelector{of(in("team", "b", "a")), {MatchLabels: map[string]string{"team": "c", "env": "x"}}}, "team in (a,b,c)", "team notin (a,b,c)"},
+		"a label":              {[]*metav1.LabelSelector{of(in("team", "a")), of(exists), of(in("team", "b"))}, "team", "!team"},
+		"a label first":        {[]*metav1.LabelSelector{of(exists), of(in("team", "b"))}, "team", "!team"},
+		"different labels":     {[]*metav1.LabelSelector{of(in("team", "a")), of(in("env", "x"))}, "", ""},
+		"what must not be":     {[]*metav1.LabelSelector{of(not)}, "", ""},
+		"two of one label":     {[]*metav1.LabelSelector{of(exists, in("team", "a"))}, "team in (a)", "team notin (a)"},
+		"the first of several": {[]*metav1.LabelSelector{of(in("team", "a"), in("env", "x")), of(in("env", "y"), in("team", "b"))}, "env in (x,y)", "env notin (x,y)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, out := common(test.selectors)
+			if got := metav1.FormatLabelSelector(of(in...)); len(in) > 0 && got != test.in || len(in) == 0 && test.in != "" {
+				t.Errorf("got %s", got)
+			}
+			if got := metav1.FormatLabelSelector(of(out...)); len(out) > 0 && got != test.out || len(out) == 0 && test.out != "" {
+				t.Errorf("the opposite is %s", got)
+			}
+		})
+	}
+}
+
+// TestOthers: in namespaces that no initializer can select, only names that the creator set are removed.
+func TestOthers(t *testing.T) {
+	selected := initializerOf("a.example.com", "pods", "jobs")
+	selected.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	configurations := []*v1alpha1.InitializerConfiguration{configurationOf("c", selected)}
+	exempt := exemptionsOf(map[string]string{"namespaces": "default", "users": "robot"})
+	a, wish := gateOf("a.example.com"), map[string]string{v1alpha1.AnnotationSuspend: "true"}
+	for name, test := range map[string]struct {
+		object    metav1.Object
+		namespace string
+		user      string
+		want      []string
+	}{
+		"forged gates":         {podOf(a, "x/y"), "x", "alice", nil},
+		"forged labels":        {jobOf(true, map[string]string{a: "0"}, wish), "x", "alice", nil},
+		"a forged wish":        {jobOf(true, nil, wish), "x", "alice", nil},
+		"by an exempt user":    {podOf(a), "x", "robot", []string{"a.example.com"}},
+		"an exempt namespace":  {podOf(a), "default", "alice", []string{"a.example.com"}},
+		"the one of nsinit":    {podOf(a), own, "alice", []string{"a.example.com"}},
+		"the selected ones do": {podOf(a), "team", "alice", []string{"a.example.com"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resource := "pods"
+			if _, ok := test.object.(*batchv1.Job); ok {
+				resource = "jobs"
+			}
+			stamp, others := policiesFor(t, resource, configurations, exempt)
+			r := request{object: test.object.(runtime.Object), namespace: namespaceOf(test.namespace, nil, nil), user: test.user}
+			if test.namespace == "team" {
+				r.namespace.Labels["team"] = "a"
+			}
+			r.object = mutate(t, stamp, r)
+			got := mutate(t, others, r).(metav1.Object)
+			if pending := helper.PendingOfObject(got); !slices.Equal(pending, test.want) || len(got.GetAnnotations()) > 0 {
+				t.Errorf("it waits for %q, with annotations %v", pending, got.GetAnnotations())
+			}
+		})
+	}
+	if stamp, others := policiesFor(t, "pods", nil, exempt); stamp != nil || others == nil || len(others.Spec.MatchConstraints.NamespaceSelector.MatchExpressions) != 1 {
+		t.Errorf("without initializers: %v, %v", stamp, others)
 	}
 }
 

@@ -9,7 +9,7 @@ package v1alpha1
 const (
 	// LabelInitializing marks a core Namespace that is closed. The stamp sets the label when
 	// the namespace is created. nsinit-controller-manager removes the label when the namespace is
-	// initialized.
+	// initialized. The label also marks pods and Jobs that wait for initializers.
 	LabelInitializing = "nsinit.dev/initializing"
 
 	// LabelFrozen marks a core Namespace in which no tenant can write. A user with the verb
