@@ -188,15 +188,15 @@ func common(selectors []*metav1.LabelSelector) (in, out []metav1.LabelSelectorRe
 			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if all := sets.List(values[key]); len(all) > 0 {
-			return []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpIn, Values: all}},
-				[]metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: all}}
-		}
-		return []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpExists}},
-			[]metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist}}
+	if len(values) == 0 {
+		return nil, nil
 	}
-	return nil, nil
+	key := slices.Min(slices.Collect(maps.Keys(values)))
+	is, not, all := metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist, sets.List(values[key])
+	if len(all) > 0 {
+		is, not = metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn
+	}
+	return []metav1.LabelSelectorRequirement{{Key: key, Operator: is, Values: all}}, []metav1.LabelSelectorRequirement{{Key: key, Operator: not, Values: all}}
 }
 
 // show has a policy show a text in a dry run.
