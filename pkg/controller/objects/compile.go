@@ -243,7 +243,7 @@ func requirementsOf(selector *metav1.LabelSelector) (requirements []metav1.Label
 	for key, value := range selector.MatchLabels {
 		requirements = append(requirements, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}})
 	}
-	slices.SortFunc(requirements, func(a, b metav1.LabelSelectorRequirement) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortStableFunc(requirements, func(a, b metav1.LabelSelectorRequirement) int { return cmp.Compare(a.Key, b.Key) })
 	return requirements
 }
 

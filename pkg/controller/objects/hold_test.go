@@ -8,6 +8,7 @@ package objects
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -92,13 +93,17 @@ func TestHold(t *testing.T) {
 		&admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsRelease}},
 		&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsRelease}},
 	), nsinitfake.NewClientset(configurations[0], configurations[1], configurations[2])
-	shows, lags, removed := "", "", false
+	shows, lags, removed, fails := "", "", false, false
 	var written []string // the policies in the order in which they are written
 	client.PrependReactor("patch", "mutatingadmissionpolicies", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		written = append(written, action.(clienttesting.PatchAction).GetName())
 		body := string(action.(clienttesting.PatchAction).GetPatch())
 		if action.(clienttesting.PatchAction).GetName() == probe {
-			shows = regexp.MustCompile(v1alpha1.PendingPrefix + `v\w+\.\d`).FindString(body)
+			next := regexp.MustCompile(v1alpha1.PendingPrefix + `v\w+\.\d`).FindString(body)
+			if fails && strings.HasSuffix(next, ".2") {
+				return true, nil, errors.New("connection refused")
+			}
+			shows = next
 		}
 		if before, _, bad := strings.Cut(body, "(bad\\n)"); bad {
 			_, variables, _ := strings.Cut(before, `"variables"`)
@@ -174,29 +179,50 @@ func TestHold(t *testing.T) {
 	if conditions, _ := reconcile(); !slices.Equal(conditions, holds) {
 		t.Error(conditions)
 	}
-	bindings, matches := client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings(), &admissionregistrationv1.MatchResources{}
-	for what, change := range map[string]func(narrow bool) error{
-		"audits only": func(narrow bool) error {
-			guards.Spec.ValidationActions[0] = map[bool]admissionregistrationv1.ValidationAction{true: admissionregistrationv1.Audit, false: admissionregistrationv1.Deny}[narrow]
-			_, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Update(t.Context(), guards, metav1.UpdateOptions{})
-			return err
-		},
-		"stamps only some": func(narrow bool) error {
-			stamps := binding(prefix + "pods")
-			stamps.Spec.MatchResources = map[bool]*admissionregistrationv1.MatchResources{true: matches}[narrow]
-			_, err := bindings.Update(t.Context(), stamps, metav1.UpdateOptions{})
-			return err
-		},
-	} {
-		for _, narrow := range []bool{true, false} {
-			if err := change(narrow); err != nil {
-				t.Fatal(err)
-			}
-			clock.Step(recheck)
-			if err := s.reconcilePolicies(t.Context(), configurations, exempt); (err != nil) != narrow {
-				t.Errorf("%s %t: %v", what, narrow, err)
-			}
+	for _, mode := range []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit, admissionregistrationv1.Deny} {
+		guards.Spec.ValidationActions[0] = mode
+		if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Update(t.Context(), guards, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
 		}
+		clock.Step(recheck)
+		if err := s.reconcilePolicies(t.Context(), configurations, exempt); (err != nil) != (mode != admissionregistrationv1.Deny) {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+	// Another client adds a condition to the policy, and the next write of the probe fails.
+	stamps := client.AdmissionregistrationV1().MutatingAdmissionPolicies()
+	stamp, err := stamps.Get(t.Context(), prefix+"pods", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stamp.Generation++
+	stamp.Spec.MatchConditions = append(stamp.Spec.MatchConditions, admissionregistrationv1.MatchCondition{Name: "never", Expression: "false"})
+	if _, err := stamps.Update(t.Context(), stamp, metav1.UpdateOptions{FieldManager: "another"}); err != nil {
+		t.Fatal(err)
+	}
+	clock.Step(recheck)
+	client.ClearActions()
+	if conditions, writes := reconcile(); !slices.Equal(conditions, waits) || !slices.Equal(writes, each) {
+		t.Errorf("changed: %q after the writes %q", conditions, writes)
+	}
+	var deleted []string
+	for _, action := range client.Actions() {
+		if action, ok := action.(clienttesting.DeleteAction); ok && action.GetName() == prefix+"pods" {
+			deleted = append(deleted, action.GetResource().Resource)
+		}
+	}
+	if want := []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}; !slices.Equal(deleted, want) {
+		t.Errorf("deleted %q, not %q", deleted, want)
+	}
+	fails = true
+	if err := s.reconcilePolicies(t.Context(), configurations, exempt); err == nil {
+		t.Error("the probe was written")
+	}
+	fails = false
+	_, _ = reconcile()
+	_, _ = reconcile()
+	if conditions, _ := reconcile(); !slices.Equal(conditions, holds) {
+		t.Errorf("after an error: %q", conditions)
 	}
 	s.guard = "former"
 	clock.Step(recheck)

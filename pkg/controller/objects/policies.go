@@ -51,8 +51,8 @@ const (
 // errNotEvaluated means that kube-apiserver does not evaluate a policy yet.
 var errNotEvaluated = errors.New("kube-apiserver does not evaluate the policies yet")
 
-// recheck is the time between two verifications of policies that do not change.
-const recheck = period
+// recheck is the least time between two verifications of policies that do not change: less than a period, so that each period has one.
+const recheck = period / 2
 
 // applied is a version of the policies.
 type applied struct {
@@ -117,11 +117,14 @@ func (s *session) hold(ctx context.Context, configurations []*v1alpha1.Initializ
 	}
 	first := current.checked.IsZero()
 	current.checked = time.Time{}
-	before, err := s.complete(ctx)
+	before, changed, err := s.identity(ctx)
 	if err != nil {
 		return err
 	}
 	if before != current.written || before == "" { // another client may have changed them
+		if err := s.discard(ctx, changed); err != nil {
+			return err
+		}
 		for _, one := range policies[:len(policies)-1] {
 			if err := s.write(ctx, one, binding(one.Name)); err != nil {
 				if c := culprit(err, one.Policy, accepted); c != nil {
@@ -139,7 +142,7 @@ func (s *session) hold(ctx context.Context, configurations []*v1alpha1.Initializ
 		return err
 	}
 	// kube-apiserver can evaluate a policy for a moment after it was deleted.
-	after, err := s.complete(ctx)
+	after, _, err := s.identity(ctx)
 	if err != nil {
 		return err
 	}
@@ -161,16 +164,29 @@ func (a *applied) shown() string { return fmt.Sprintf("%s.%d", a.version, a.roun
 
 // showNext writes the probe again, and remembers what was written.
 func (s *session) showNext(ctx context.Context, last compiled) (err error) {
-	s.applied.round++
+	s.applied.round, s.applied.written = s.applied.round+1, ""
 	if err = s.write(ctx, compiled{last.Name, show(last.Policy, s.applied.shown())}, binding(last.Name)); err == nil {
-		if s.applied.written, err = s.complete(ctx); err == nil {
+		if s.applied.written, _, err = s.identity(ctx); err == nil {
 			err = errNotEvaluated
 		}
 	}
 	return err
 }
 
-// write applies a policy and its binding. It deletes a policy that must not exist. Its binding then has no effect.
+// discard deletes policies and their bindings. Server-side apply would keep what another client added to them.
+func (s *session) discard(ctx context.Context, names sets.Set[string]) error {
+	registrations := s.Core.AdmissionregistrationV1()
+	var errs []error
+	for _, name := range sets.List(names) {
+		klog.FromContext(ctx).Info("Another client changed a policy or its binding: it is written again", "name", name)
+		errs = append(errs, utilapierrors.IgnoreAbsent(registrations.MutatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})),
+			utilapierrors.IgnoreAbsent(registrations.MutatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{})))
+	}
+	return errors.Join(errs...)
+}
+
+// write applies a policy and its binding. It deletes a policy that must not exist, and keeps its binding, which has no effect then: if the
+// policy exists again, the binding is older than the probe.
 func (s *session) write(ctx context.Context, one compiled, bound *admissionregistrationv1.MutatingAdmissionPolicyBinding) error {
 	policy := one.Policy
 	if policy == nil {
@@ -196,31 +212,40 @@ func (s *session) write(ctx context.Context, one compiled, bound *admissionregis
 	return policies.Apply(ctx)
 }
 
-// complete returns what identifies the versions of the policies and their bindings. The error is that an object of the component does not
-// exist, or that the guard is not that of the session: kube-apiserver then deletes the policies of the session.
-func (s *session) complete(ctx context.Context) (identity string, err error) {
+// identity returns what identifies the versions of the policies and their bindings, and the names of those in which another client owns a part
+// of the spec. The error is that an object of the component does not exist, or that the guard is not that of the session: kube-apiserver then
+// deletes the policies of the session.
+func (s *session) identity(ctx context.Context) (identity string, changed sets.Set[string], err error) {
 	registrations := s.Core.AdmissionregistrationV1()
 	policies, err := registrations.MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
 	if isUnsupported(err) {
-		return "", err
+		return "", nil, err
 	}
 	bindings, bindingsErr := registrations.MutatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
 	guard, guardErr := registrations.ValidatingAdmissionPolicies().Get(ctx, installation.ObjectsGuard, metav1.GetOptions{})
 	guards, guardsErr := registrations.ValidatingAdmissionPolicyBindings().Get(ctx, installation.ObjectsGuard, metav1.GetOptions{})
 	if err := errors.Join(err, bindingsErr, guardErr, guardsErr); err != nil {
-		return "", fmt.Errorf("%w: apply the component objects again", err)
+		return "", nil, fmt.Errorf("%w: apply the component objects again", err)
 	}
 	if guard.UID != s.guard {
-		return "", fmt.Errorf("ValidatingAdmissionPolicy %s was created again", installation.ObjectsGuard)
+		return "", nil, fmt.Errorf("ValidatingAdmissionPolicy %s was created again", installation.ObjectsGuard)
 	}
-	changed := !slices.Contains(guards.Spec.ValidationActions, admissionregistrationv1.Deny) || guards.Spec.MatchResources != nil
+	if !slices.Contains(guards.Spec.ValidationActions, admissionregistrationv1.Deny) || guards.Spec.MatchResources != nil {
+		return "", nil, fmt.Errorf("the binding of %s was changed: delete it, and apply the component objects again", installation.ObjectsGuard)
+	}
 	released := 0
+	changed = sets.New[string]()
 	versions := func(object *metav1.ObjectMeta) {
 		switch {
 		case object.Name == installation.ObjectsRelease:
 			released++
 		case strings.HasPrefix(object.Name, prefix):
 			identity += fmt.Sprintf("%s/%s/%d ", object.Name, object.UID, object.Generation)
+			if slices.ContainsFunc(object.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+				return entry.Manager != installation.ControllerManager && entry.FieldsV1 != nil && strings.Contains(string(entry.FieldsV1.Raw), `"f:spec"`)
+			}) {
+				changed.Insert(object.Name)
+			}
 		}
 	}
 	for i := range policies.Items {
@@ -228,15 +253,11 @@ func (s *session) complete(ctx context.Context) (identity string, err error) {
 	}
 	for i := range bindings.Items {
 		versions(&bindings.Items[i].ObjectMeta)
-		changed = changed || strings.HasPrefix(bindings.Items[i].Name, prefix) && bindings.Items[i].Spec.MatchResources != nil
 	}
-	switch {
-	case released < 2:
-		return "", fmt.Errorf("the policy %s or its binding does not exist: apply the component objects again", installation.ObjectsRelease)
-	case changed:
-		return "", fmt.Errorf("the bindings of %s, or of other policies of the component, were changed: delete them, and apply the component objects again", installation.ObjectsGuard)
+	if released < 2 {
+		return "", nil, fmt.Errorf("the policy %s or its binding does not exist: apply the component objects again", installation.ObjectsRelease)
 	}
-	return identity, nil
+	return identity, changed, nil
 }
 
 // isUnsupported says whether kube-apiserver does not have a kind.

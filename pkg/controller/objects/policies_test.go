@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -291,6 +292,55 @@ func TestStamp(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestRelabelled: an object that does not wait any more when the policy runs again, because the namespace changed meanwhile, is as its creator
+// wrote it.
+func TestRelabelled(t *testing.T) {
+	initializer := initializerOf("a.example.com", "pods", "jobs")
+	initializer.MatchConditions = []v1alpha1.MatchCondition{{Name: "a", Expression: `"scan" in namespaceObject.metadata.labels`}}
+	configurations := []*v1alpha1.InitializerConfiguration{configurationOf("c", initializer)}
+	labelled := jobOf(true, map[string]string{"app": "x"}, map[string]string{"a": "b"})
+	for name, object := range map[string]metav1.Object{"a pod": podOf("x/y"), "a Job": jobOf(false, map[string]string{"app": "x"}, nil), "a suspended Job": labelled} {
+		t.Run(name, func(t *testing.T) {
+			resource := "pods"
+			if _, ok := object.(*batchv1.Job); ok {
+				resource = "jobs"
+			}
+			policy, _ := policiesFor(t, resource, configurations, exemptionsOf(nil))
+			stamped := mutate(t, policy, request{object: object.(runtime.Object).DeepCopyObject(), namespace: namespaceOf("x", map[string]string{"scan": ""}, nil), user: "alice"})
+			if pending := helper.PendingOfObject(stamped.(metav1.Object)); len(pending) != 1 {
+				t.Fatalf("it waits for %q", pending)
+			}
+			got := mutate(t, policy, request{object: stamped, namespace: namespaceOf("x", nil, nil), user: "alice"})
+			got.GetObjectKind().SetGroupVersionKind(object.(runtime.Object).GetObjectKind().GroupVersionKind())
+			if diff := cmp.Diff(object, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestSameVersion: the same configurations are the same version.
+func TestSameVersion(t *testing.T) {
+	initializer := initializerOf("a.example.com", "pods")
+	initializer.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{}}
+	for i := range 12 {
+		initializer.NamespaceSelector.MatchLabels[fmt.Sprint("l", i)] = "x"
+		initializer.NamespaceSelector.MatchExpressions = append(initializer.NamespaceSelector.MatchExpressions,
+			metav1.LabelSelectorRequirement{Key: "team", Operator: metav1.LabelSelectorOpNotIn, Values: []string{fmt.Sprint("t", i)}})
+	}
+	versions := map[string]bool{}
+	for range 100 {
+		_, version, err := compile([]*v1alpha1.InitializerConfiguration{configurationOf("c", initializer)}, exemptionsOf(nil), own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions[version] = true
+	}
+	if len(versions) != 1 {
+		t.Errorf("%d versions", len(versions))
 	}
 }
 
