@@ -242,7 +242,7 @@ func (s *session) identity(ctx context.Context) (identity string, changed sets.S
 		case strings.HasPrefix(object.Name, prefix):
 			identity += fmt.Sprintf("%s/%s/%d ", object.Name, object.UID, object.Generation)
 			if slices.ContainsFunc(object.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-				return entry.Manager != installation.ControllerManager && entry.FieldsV1 != nil && strings.Contains(string(entry.FieldsV1.Raw), `"f:spec"`)
+				return entry.Manager != installation.ControllerManager && entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:spec"`)
 			}) {
 				changed.Insert(object.Name)
 			}
