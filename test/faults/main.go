@@ -96,6 +96,7 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 	only := flags.String("only", "", "a regular expression for the names of faults")
 	flags.IntVar(&options.Planes, "planes", 1, "how many control planes to use at a time; each takes about one core")
 	binDir := flags.String("bin-dir", "", "programs to use instead of those in _output/bin, such as a build with failpoints")
+	earlierDir := flags.String("earlier-dir", "", "programs of an earlier version of nsinit, for the faults that replace replicas by it")
 	failpoints := flags.Bool("failpoints", false, "the programs in --bin-dir are built with failpoints")
 	small := flags.Bool("small", false, "run one of each program")
 	verbose := flags.Bool("v", false, "show what initializers log")
@@ -120,11 +121,14 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 		options.Only = expression
 	}
 	options.Commit = sourceOf(*binDir)
+	if *earlierDir != "" {
+		options.Earlier = sourceOf(*earlierDir)
+	}
 	plane, err := planeOf(options.Dir)
 	if err != nil {
 		return err
 	}
-	planeOptions := cluster.Options{Topology: cluster.Full(), Dir: plane, BinDir: *binDir}
+	planeOptions := cluster.Options{Topology: cluster.Full(), Dir: plane, BinDir: *binDir, EarlierDir: *earlierDir}
 	if slice || *small {
 		planeOptions.Topology = cluster.Small()
 	}

@@ -44,6 +44,8 @@ type Options struct {
 	Recreate, StrictNameReuse bool
 	// Commit is the commit of the source of the tested programs.
 	Commit string
+	// Earlier is that of the earlier version, or empty if there is none.
+	Earlier string
 	// Seed is added to the seed of each round, which is its number.
 	Seed uint64
 	// Slack is added to each bound of time, because other work slows the machine down.
@@ -99,6 +101,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 	if r.state, err = Load(r.Dir); err != nil {
 		return err
 	}
+	r.state.Earlier = r.Earlier
 	if !slices.Contains(r.state.Commits, r.Commit) {
 		r.state.Commits = append(r.state.Commits, r.Commit)
 	}

@@ -137,7 +137,7 @@ func TestNotHealed(t *testing.T) {
 // TestReport: every number of the report is one of the state.
 func TestReport(t *testing.T) {
 	tested := fault.All()[0]
-	state := &State{Commits: []string{"abc1234", "def5678-dirty"}, Rounds: 3, Results: map[string]*Result{tested.Name: {
+	state := &State{Commits: []string{"abc1234", "def5678-dirty"}, Earlier: "fed9876", Rounds: 3, Results: map[string]*Result{tested.Name: {
 		Fault: tested.Name, Rounds: 3, Injections: 123, Operations: 45678, Namespaces: 321, Recovery: 12345 * time.Millisecond,
 		Violations: []check.Violation{{Check: "I1"}},
 	}}}
@@ -145,7 +145,7 @@ func TestReport(t *testing.T) {
 	if err := state.Report(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"commit abc1234, then commit def5678-dirty", "| " + tested.Title() + " | 123 | 321 | 45678 | 1 | 12.3 s |", "| **all** | 123 | 321 | 45678 | 1 | 12.3 s |",
+	for _, want := range []string{"commit abc1234, then commit def5678-dirty", "is that of commit fed9876", "| " + tested.Title() + " | 123 | 321 | 45678 | 1 | 12.3 s |", "| **all** | 123 | 321 | 45678 | 1 | 12.3 s |",
 		"| " + fault.All()[1].Title() + " | 0 |"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())

@@ -35,6 +35,10 @@ func (s *State) Report(w io.Writer) error {
 		total.Rounds += r.Rounds
 		total.Duration += r.Duration
 	}
+	earlier := ""
+	if s.Earlier != "" {
+		earlier = fmt.Sprintf("- An *earlier version* is that of commit %s. Its replicas act beside replicas of the tested version.\n", s.Earlier)
+	}
 	write := func(format string, args ...any) (err error) {
 		_, err = fmt.Fprintf(w, format, args...)
 		return err
@@ -70,11 +74,11 @@ tested.
 - A *failpoint* is a place in the code between two requests of a program. The campaign makes the program crash or wait there.
 - kube-apiserver calls mutating webhooks before the gate, and validating webhooks after the gate. The webhooks in this campaign have the
   failurePolicy `+"`Ignore`"+`.
-
+%s
 | fault | injections | namespaces | operations | violations | worst recovery |
 | --- | ---: | ---: | ---: | ---: | ---: |
 %s| **all** | %d | %d | %d | %d | %s |
-`, table.String(), total.Injections, total.Namespaces, total.Operations, len(total.Violations), seconds(total.Recovery)); err != nil {
+`, earlier, table.String(), total.Injections, total.Namespaces, total.Operations, len(total.Violations), seconds(total.Recovery)); err != nil {
 		return err
 	}
 	return write(`

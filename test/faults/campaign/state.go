@@ -39,7 +39,9 @@ type Result struct {
 // State is the state of a campaign.
 type State struct {
 	// Commits are the commits of the source of the tested programs.
-	Commits []string  `json:"commits,omitempty"`
+	Commits []string `json:"commits,omitempty"`
+	// Earlier is that of the earlier version, if there is one.
+	Earlier string    `json:"earlier,omitempty"`
 	Began   time.Time `json:"began"`
 	// Rounds counts every round, and seeds the next one.
 	Rounds  int                `json:"rounds"`

@@ -62,6 +62,8 @@ type Options struct {
 	// BinDir has programs that replace those in _output/bin, such as a build with failpoints. It may lack
 	// some.
 	BinDir string
+	// EarlierDir has the programs of an earlier version of nsinit, see UseEarlier. Empty: there are none.
+	EarlierDir string
 	// Env is added to the environment of a program, such as GOFAIL_FAILPOINTS=… or GOFAIL_HTTP=….
 	Env map[string][]string
 	// Volume keeps the data of one etcd of nsinit on a small tmpfs, which FillVolume fills. It needs the
@@ -311,4 +313,15 @@ func (c *Cluster) SetEnv(program string, env []string) {
 	if p := c.processes[program]; p != nil {
 		p.Env = slices.Clone(env)
 	}
+}
+
+// UseEarlier chooses the version of a program from its next start on: the one in Options.EarlierDir, or that of Options.BinDir.
+func (c *Cluster) UseEarlier(program string, earlier bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, dir := c.processes[program], c.options.BinDir
+	if earlier {
+		dir = c.options.EarlierDir
+	}
+	p.Program = c.file(filepath.Base(p.Program), dir)
 }

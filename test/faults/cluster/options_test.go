@@ -78,3 +78,29 @@ func TestEmbeddedEtcd(t *testing.T) {
 		}
 	}
 }
+
+// TestUseEarlier: a program is that of the earlier version from its next start on, where that has it, until it is the tested one again.
+func TestUseEarlier(t *testing.T) {
+	earlier := t.TempDir()
+	if err := os.WriteFile(filepath.Join(earlier, "policy-population"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := prepare(t.Context(), Options{Topology: Small(), EarlierDir: earlier})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(c.Dir) })
+	for program, has := range map[string]bool{"policy-population-0": true, "nsinit-apiserver-0": false} {
+		tested := c.process(program).Program
+		c.UseEarlier(program, true)
+		if got := c.process(program).Program; (filepath.Dir(got) == earlier) != has || filepath.Base(got) != filepath.Base(tested) {
+			t.Errorf("%s is %s", program, got)
+		}
+		if c.UseEarlier(program, false); c.process(program).Program != tested {
+			t.Errorf("%s is %s again", program, c.process(program).Program)
+		}
+	}
+	if err := c.Down(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

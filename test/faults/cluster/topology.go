@@ -97,15 +97,19 @@ func (c *Cluster) define() error {
 
 // add adds a program.
 func (c *Cluster) add(name, binary string, args []string) {
-	program := filepath.Join(c.base.BinDir, binary)
-	if own := filepath.Join(c.options.BinDir, binary); c.options.BinDir != "" && exists(own) {
-		program = own
-	}
 	c.names = append(c.names, name)
 	c.processes[name] = &controlplane.Process{
-		Name: name, Program: program, Args: args, Env: c.options.Env[name], Bound: true,
+		Name: name, Program: c.file(binary, c.options.BinDir), Args: args, Env: c.options.Env[name], Bound: true,
 		StateDir: c.Dir, Dev: filepath.Join(c.base.BinDir, "dev"),
 	}
+}
+
+// file returns the path of a program: in a directory, if that has it.
+func (c *Cluster) file(binary, dir string) string {
+	if own := filepath.Join(dir, binary); dir != "" && exists(own) {
+		return own
+	}
+	return filepath.Join(c.base.BinDir, binary)
 }
 
 func exists(path string) bool {

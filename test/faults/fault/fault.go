@@ -37,6 +37,8 @@ type Topology interface {
 	Kill(ctx context.Context, program string) error
 	Stop(ctx context.Context, program string) error
 	Run(ctx context.Context, program string) error
+	// Ready returns why a program is not ready.
+	Ready(ctx context.Context, program string) error
 	// Pause and Resume send SIGSTOP and SIGCONT.
 	Pause(ctx context.Context, program string) error
 	Resume(ctx context.Context, program string) error
@@ -123,6 +125,8 @@ const (
 	SkewClock Capability = "skewed clocks"
 	// Failpoints: see HasFailpoints.
 	Failpoints Capability = "failpoints"
+	// Versions: see HasVersions.
+	Versions Capability = "versions"
 )
 
 // Can reports whether a topology has what the fault needs.
@@ -191,5 +195,5 @@ func Find(name string) (*Fault, error) {
 
 // All returns the table.
 func All() []Fault {
-	return slices.Concat(processFaults(), linkFaults(), storageFaults(), hostFaults(), failpointFaults(), admissionFaults(), objectFaults())
+	return slices.Concat(processFaults(), versionFaults(), linkFaults(), storageFaults(), hostFaults(), failpointFaults(), admissionFaults(), objectFaults())
 }

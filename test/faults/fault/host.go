@@ -40,6 +40,10 @@ type (
 	SkewsClocks interface {
 		SkewClock(ctx context.Context, program string, offset time.Duration) error
 	}
+	// HasVersions chooses the version of a program from its next start on: an earlier one, or the one that is tested.
+	HasVersions interface {
+		UseEarlier(program string, earlier bool)
+	}
 	// HasEtcdLeader knows which member of nsinit's etcd leads.
 	HasEtcdLeader interface {
 		NsinitEtcdLeader(ctx context.Context) (string, error)
@@ -102,27 +106,30 @@ func hostFaults() []Fault {
 		{Name: "full volume", Description: "the volume of a member of nsinit's etcd is full", Capability: Volumes, Hold: 2 * time.Second, Rest: time.Second, Inject: fillVolume},
 		{Name: "expired certificate", Description: "the serving certificate of a replica of nsinit-apiserver has expired",
 			Capability: Certificates, Programs: []string{nsinitAPI}, Hold: time.Second, Rest: 500 * time.Millisecond, Inject: expire},
-		{Name: "clock skew", Description: "the clock of one program of nsinit is 90 s fast or slow", Capability: SkewClock, Hold: 2 * time.Second, Rest: 500 * time.Millisecond, Inject: skewClock},
+		{Name: "clock skew", Description: "the clock of one program of nsinit is 90 s fast or slow", Capability: SkewClock, Hold: 2 * time.Second, Rest: 500 * time.Millisecond, Inject: skewClock(90 * time.Second)},
+		{Name: "clock jump", Description: "the clock of one program of nsinit is an hour fast or slow", Capability: SkewClock, Hold: 2 * time.Second, Rest: 500 * time.Millisecond, Inject: skewClock(time.Hour)},
 	}
 }
 
-// skewClock sets the clock of one program of nsinit 90 seconds forward or back.
-func skewClock(ctx context.Context, e *Env) (healer, error) {
-	topology, ok := e.Topology.(SkewsClocks)
-	if !ok {
-		return nil, errors.New("clocks cannot be set")
+// skewClock sets the clock of one program of nsinit forward or back.
+func skewClock(by time.Duration) func(context.Context, *Env) (healer, error) {
+	return func(ctx context.Context, e *Env) (healer, error) {
+		topology, ok := e.Topology.(SkewsClocks)
+		if !ok {
+			return nil, errors.New("clocks cannot be set")
+		}
+		chosen, err := e.anyOf([]string{nsinitAPI, nsinitCM, population}[e.Random.IntN(3)])
+		if err != nil {
+			return nil, err
+		}
+		offset := by
+		if e.Random.IntN(2) == 0 {
+			offset = -by
+		}
+		return func(ctx context.Context) error {
+			return Retry(ctx, func(ctx context.Context) error { return topology.SkewClock(ctx, chosen[0], 0) })
+		}, topology.SkewClock(ctx, chosen[0], offset)
 	}
-	chosen, err := e.anyOf([]string{nsinitAPI, nsinitCM, population}[e.Random.IntN(3)])
-	if err != nil {
-		return nil, err
-	}
-	offset := 90 * time.Second
-	if e.Random.IntN(2) == 0 {
-		offset = -offset
-	}
-	return func(ctx context.Context) error {
-		return Retry(ctx, func(ctx context.Context) error { return topology.SkewClock(ctx, chosen[0], 0) })
-	}, topology.SkewClock(ctx, chosen[0], offset)
 }
 
 // loseStorage loses the storage. To heal, an administrator registers the initializers again and

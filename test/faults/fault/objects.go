@@ -9,6 +9,7 @@ package fault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	"k8s.io/utils/ptr"
 
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
@@ -118,6 +120,10 @@ func Retry(ctx context.Context, f func(context.Context) error) error {
 func objectFaults() []Fault {
 	all := []Fault{
 		{Name: "deleted exemptions ConfigMap", Description: "the ConfigMap `nsinit-exemptions` is deleted", Hold: time.Second, Rest: time.Second, Inject: deleteConfigMap("nsinit-exemptions")},
+		{Name: "restart of kube-apiserver without exemptions", Description: "a kube-apiserver is restarted while the ConfigMap `nsinit-exemptions` does not exist", Programs: []string{apiserver},
+			Hold: time.Second, Rest: time.Second, Inject: both(deleteConfigMap("nsinit-exemptions"), restart(oneOf(apiserver)))},
+		{Name: "leader without lease", Description: "the leader of nsinit-controller-manager cannot renew its lease, and its other requests succeed", Programs: []string{nsinitCM},
+			Hold: leaseBound + time.Second, Rest: time.Second, Inject: refuseLease},
 		{Name: "deleted storage ConfigMap", Description: "the ConfigMap `nsinit-storage` is deleted", Hold: time.Second, Rest: time.Second, Inject: deleteConfigMap("nsinit-storage")},
 		{Name: "unregistered API", Description: "the APIService of nsinit is deleted", Hold: 2 * time.Second, Rest: time.Second, Inject: unregister},
 		{Name: "flapping configurations", Description: "a client changes a configuration ten times without a pause", Rest: time.Second, Inject: flap},
@@ -163,6 +169,48 @@ func recreate(create func(context.Context) error) healer {
 			return nil
 		})
 	}
+}
+
+// both injects a fault and then another. To heal, it ends the second one first.
+func both(first, second func(context.Context, *Env) (healer, error)) func(context.Context, *Env) (healer, error) {
+	return func(ctx context.Context, e *Env) (healer, error) {
+		healFirst, err := first(ctx, e)
+		if err != nil {
+			return healFirst, err
+		}
+		healSecond, err := second(ctx, e)
+		if healSecond == nil {
+			return healFirst, err
+		}
+		return func(ctx context.Context) error { return errors.Join(healSecond(ctx), healFirst(ctx)) }, err
+	}
+}
+
+// refuseLease refuses that the holder of the lease of nsinit-controller-manager renews it. Another replica can take it.
+func refuseLease(ctx context.Context, e *Env) (healer, error) {
+	const name = "faults-lease"
+	lease, err := e.Core.CoordinationV1().Leases(installation.DefaultNamespace).Get(ctx, installation.ControllerManager, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	client := e.Core.AdmissionregistrationV1()
+	heal := func(ctx context.Context) error {
+		return Retry(ctx, func(ctx context.Context) error {
+			return errors.Join(ignoreNotFound(client.ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{})),
+				ignoreNotFound(client.ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})))
+		})
+	}
+	_, policyErr := client.ValidatingAdmissionPolicies().Create(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+			ResourceNames: []string{lease.Name},
+			RuleWithOperations: admissionv1.RuleWithOperations{Operations: []admissionv1.OperationType{admissionv1.Update},
+				Rule: admissionv1.Rule{APIGroups: []string{"coordination.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"leases"}}},
+		}}},
+		Validations: []admissionv1.Validation{{Expression: fmt.Sprintf("object.spec.?holderIdentity.orValue('') != %q", ptr.Deref(lease.Spec.HolderIdentity, ""))}},
+	}}, metav1.CreateOptions{})
+	_, bindingErr := client.ValidatingAdmissionPolicyBindings().Create(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}}}, metav1.CreateOptions{})
+	return heal, errors.Join(policyErr, bindingErr)
 }
 
 // unregister deletes the APIService of nsinit, as nsinit-controller-manager does during an outage, and creates it again. Meanwhile,

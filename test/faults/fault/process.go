@@ -98,6 +98,8 @@ func processFaults() []Fault {
 			Hold: leaseBound, Rest: 200 * time.Millisecond, Inject: pauseLeader},
 		Fault{Name: "leader of nsinit's etcd killed", Description: "the leader of nsinit's etcd is killed", Programs: []string{nsinitEtcd},
 			Hold: 300 * time.Millisecond, Rest: time.Second, Inject: down(etcdLeader)},
+		Fault{Name: "rolling restart of nsinit's etcd", Description: "the members of nsinit's etcd are restarted one after the other", Programs: []string{nsinitEtcd},
+			Rest: time.Second, Inject: roll},
 	)
 }
 
@@ -151,6 +153,52 @@ func restart(programs selector) func(context.Context, *Env) (healer, error) {
 			err = e.Kill(ctx, chosen[0])
 		}
 		return func(ctx context.Context) error { return e.runAll(ctx, chosen) }, err
+	}
+}
+
+// roll restarts each member of nsinit's etcd when the former is ready again.
+func roll(ctx context.Context, e *Env) (healer, error) {
+	for _, member := range replicas(e, nsinitEtcd) {
+		start, err := restart(func(context.Context, *Env) ([]string, error) { return []string{member}, nil })(ctx, e)
+		if err := errors.Join(err, start(ctx), Retry(ctx, func(ctx context.Context) error { return e.Ready(ctx, member) })); err != nil {
+			return start, err
+		}
+	}
+	return nothing, nil
+}
+
+// nothing heals a fault that has ended.
+func nothing(context.Context) error { return nil }
+
+// versionFaults replace a program by an earlier version for a while, so that replicas of two versions act on the same objects.
+func versionFaults() []Fault {
+	var all []Fault
+	for _, kind := range []string{nsinitAPI, nsinitCM, population} {
+		all = append(all, Fault{Name: "earlier version of " + kind, Description: subject(kind) + " is replaced by one of an earlier version, and then by one of the tested version",
+			Programs: []string{kind}, Capability: Versions, Hold: 2 * time.Second, Rest: 500 * time.Millisecond, Inject: downgrade(kind)})
+	}
+	return all
+}
+
+// downgrade replaces a program, and returns when the earlier version is ready.
+func downgrade(kind string) func(context.Context, *Env) (healer, error) {
+	return func(ctx context.Context, e *Env) (healer, error) {
+		topology, ok := e.Topology.(HasVersions)
+		if !ok {
+			return nil, errors.New("there is one version")
+		}
+		chosen, err := e.anyOf(kind)
+		if err != nil {
+			return nil, err
+		}
+		use := func(ctx context.Context, earlier bool) error {
+			if err := e.Kill(ctx, chosen[0]); err != nil {
+				return err
+			}
+			topology.UseEarlier(chosen[0], earlier)
+			return errors.Join(e.Run(ctx, chosen[0]), Retry(ctx, func(ctx context.Context) error { return e.Ready(ctx, chosen[0]) }))
+		}
+		return func(ctx context.Context) error { return use(ctx, false) }, use(ctx, true)
 	}
 }
 

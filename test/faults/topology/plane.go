@@ -203,6 +203,8 @@ func (p *Plane) Can(capability fault.Capability) bool {
 		return p.options.Volume
 	case fault.SkewClock, fault.Failpoints:
 		return len(p.failpoints) > 0
+	case fault.Versions:
+		return p.options.EarlierDir != ""
 	}
 	return true
 }
