@@ -126,7 +126,7 @@ func (s *session) hold(ctx context.Context, configurations []*v1alpha1.Initializ
 			return err
 		}
 		for _, one := range policies[:len(policies)-1] {
-			if err := s.write(ctx, one, binding(one.Name)); err != nil {
+			if err := s.write(ctx, one); err != nil {
 				if c := culprit(err, one.Policy, accepted); c != nil {
 					s.rejected[versionOf(c)] = err.Error()
 					return s.hold(ctx, configurations, exempt) // without the rejected one
@@ -165,7 +165,7 @@ func (a *applied) shown() string { return fmt.Sprintf("%s.%d", a.version, a.roun
 // showNext writes the probe again, and remembers what was written.
 func (s *session) showNext(ctx context.Context, last compiled) (err error) {
 	s.applied.round, s.applied.written = s.applied.round+1, ""
-	if err = s.write(ctx, compiled{last.Name, show(last.Policy, s.applied.shown())}, binding(last.Name)); err == nil {
+	if err = s.write(ctx, compiled{last.Name, show(last.Policy, s.applied.shown())}); err == nil {
 		if s.applied.written, _, err = s.identity(ctx); err == nil {
 			err = errNotEvaluated
 		}
@@ -187,18 +187,10 @@ func (s *session) discard(ctx context.Context, names sets.Set[string]) error {
 
 // write applies a policy and its binding. It deletes a policy that must not exist, and keeps its binding, which has no effect then: if the
 // policy exists again, the binding is older than the probe.
-func (s *session) write(ctx context.Context, one compiled, bound *admissionregistrationv1.MutatingAdmissionPolicyBinding) error {
-	policy := one.Policy
-	if policy == nil {
-		policy = &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: one.Name}}
-	}
+func (s *session) write(ctx context.Context, one compiled) error {
 	registrations := s.Core.AdmissionregistrationV1()
 	guard := gate.OwnerOf("ValidatingAdmissionPolicy", installation.ObjectsGuard, registrations.ValidatingAdmissionPolicies().Get)
-	policies, err := objectOf(registrations.MutatingAdmissionPolicies(), policy, guard)
-	if err != nil {
-		return err
-	}
-	bindings, err := objectOf(registrations.MutatingAdmissionPolicyBindings(), bound, guard)
+	bindings, err := objectOf(registrations.MutatingAdmissionPolicyBindings(), binding(one.Name), guard)
 	if err != nil {
 		return err
 	}
@@ -206,7 +198,10 @@ func (s *session) write(ctx context.Context, one compiled, bound *admissionregis
 		return err
 	}
 	if one.Policy == nil {
-		_, err = policies.Remove(ctx, metav1.DeleteOptions{})
+		return utilapierrors.IgnoreAbsent(registrations.MutatingAdmissionPolicies().Delete(ctx, one.Name, metav1.DeleteOptions{}))
+	}
+	policies, err := objectOf(registrations.MutatingAdmissionPolicies(), one.Policy, guard)
+	if err != nil {
 		return err
 	}
 	return policies.Apply(ctx)
