@@ -100,14 +100,14 @@ stress: ## Repeat the tests that match TEST, by default those of make test, COUN
 	@$(TESTS) --stress=$(COUNT)
 
 FAULTS ?=
-EARLIER ?= HEAD~30
+EARLIER ?=
 .PHONY: faults
-faults: build failpoints ## Run or resume the fault campaign, and write docs/reliability.md. FAULTS are its flags, EARLIER is an earlier commit.
-	@hack/build-earlier.sh $(EARLIER) $(OUTPUT)/bin-earlier
+faults: build failpoints ## Run or resume the fault campaign, and write docs/reliability.md. FAULTS are its flags. EARLIER is a commit for the faults with two versions.
+	@$(if $(EARLIER),hack/build-earlier.sh $(EARLIER) $(OUTPUT)/bin-earlier)
 	@$(DEV) build kube-scheduler
 	@echo "==> fault campaign"
 	@go build -o $(OUTPUT)/bin/faults ./test/faults
-	@$(OUTPUT)/bin/faults run --dir $(OUTPUT)/faults --bin-dir $(OUTPUT)/bin-failpoints --failpoints --earlier-dir $(OUTPUT)/bin-earlier --planes 2 $(FAULTS)
+	@$(OUTPUT)/bin/faults run --dir $(OUTPUT)/faults --bin-dir $(OUTPUT)/bin-failpoints --failpoints $(if $(EARLIER),--earlier-dir $(OUTPUT)/bin-earlier) --planes 2 $(FAULTS)
 	@$(OUTPUT)/bin/faults report --dir $(OUTPUT)/faults
 
 PERF ?=

@@ -101,7 +101,9 @@ func (r *runner) run(ctx context.Context) (err error) {
 	if r.state, err = Load(r.Dir); err != nil {
 		return err
 	}
-	r.state.Earlier = r.Earlier
+	if r.Earlier != "" && !slices.Contains(r.state.Earlier, r.Earlier) {
+		r.state.Earlier = append(r.state.Earlier, r.Earlier)
+	}
 	if !slices.Contains(r.state.Commits, r.Commit) {
 		r.state.Commits = append(r.state.Commits, r.Commit)
 	}

@@ -137,7 +137,7 @@ func TestNotHealed(t *testing.T) {
 // TestReport: every number of the report is one of the state.
 func TestReport(t *testing.T) {
 	tested := fault.All()[0]
-	state := &State{Commits: []string{"abc1234", "def5678-dirty"}, Earlier: "fed9876", Rounds: 3, Results: map[string]*Result{tested.Name: {
+	state := &State{Commits: []string{"abc1234", "def5678-dirty"}, Earlier: []string{"fed9876"}, Rounds: 3, Results: map[string]*Result{tested.Name: {
 		Fault: tested.Name, Rounds: 3, Injections: 123, Operations: 45678, Namespaces: 321, Recovery: 12345 * time.Millisecond,
 		Violations: []check.Violation{{Check: "I1"}},
 	}}}

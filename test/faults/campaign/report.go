@@ -36,8 +36,8 @@ func (s *State) Report(w io.Writer) error {
 		total.Duration += r.Duration
 	}
 	earlier := ""
-	if s.Earlier != "" {
-		earlier = fmt.Sprintf("- An *earlier version* is that of commit %s. Its replicas act beside replicas of the tested version.\n", s.Earlier)
+	if len(s.Earlier) > 0 {
+		earlier = fmt.Sprintf("- An *earlier version* is that of commit %s. Its replicas act beside replicas of the tested version.\n", strings.Join(s.Earlier, ", then commit "))
 	}
 	write := func(format string, args ...any) (err error) {
 		_, err = fmt.Fprintf(w, format, args...)

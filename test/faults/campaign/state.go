@@ -40,8 +40,8 @@ type Result struct {
 type State struct {
 	// Commits are the commits of the source of the tested programs.
 	Commits []string `json:"commits,omitempty"`
-	// Earlier is that of the earlier version, if there is one.
-	Earlier string    `json:"earlier,omitempty"`
+	// Earlier are those of the earlier versions, if there are any.
+	Earlier []string  `json:"earlier,omitempty"`
 	Began   time.Time `json:"began"`
 	// Rounds counts every round, and seeds the next one.
 	Rounds  int                `json:"rounds"`

@@ -121,9 +121,9 @@ func objectFaults() []Fault {
 	all := []Fault{
 		{Name: "deleted exemptions ConfigMap", Description: "the ConfigMap `nsinit-exemptions` is deleted", Hold: time.Second, Rest: time.Second, Inject: deleteConfigMap("nsinit-exemptions")},
 		{Name: "restart of kube-apiserver without exemptions", Description: "a kube-apiserver is restarted while the ConfigMap `nsinit-exemptions` does not exist", Programs: []string{apiserver},
-			Hold: time.Second, Rest: time.Second, Inject: both(deleteConfigMap("nsinit-exemptions"), restart(oneOf(apiserver)))},
+			Hold: time.Second, Rest: 500 * time.Millisecond, Inject: both(deleteConfigMap("nsinit-exemptions"), restart(oneOf(apiserver)))},
 		{Name: "leader without lease", Description: "the leader of nsinit-controller-manager cannot renew its lease, and its other requests succeed", Programs: []string{nsinitCM},
-			Hold: leaseBound + time.Second, Rest: time.Second, Inject: refuseLease},
+			Hold: leaseBound + time.Second, Rest: 200 * time.Millisecond, Inject: refuseLease},
 		{Name: "deleted storage ConfigMap", Description: "the ConfigMap `nsinit-storage` is deleted", Hold: time.Second, Rest: time.Second, Inject: deleteConfigMap("nsinit-storage")},
 		{Name: "unregistered API", Description: "the APIService of nsinit is deleted", Hold: 2 * time.Second, Rest: time.Second, Inject: unregister},
 		{Name: "flapping configurations", Description: "a client changes a configuration ten times without a pause", Rest: time.Second, Inject: flap},

@@ -99,7 +99,7 @@ func processFaults() []Fault {
 		Fault{Name: "leader of nsinit's etcd killed", Description: "the leader of nsinit's etcd is killed", Programs: []string{nsinitEtcd},
 			Hold: 300 * time.Millisecond, Rest: time.Second, Inject: down(etcdLeader)},
 		Fault{Name: "rolling restart of nsinit's etcd", Description: "the members of nsinit's etcd are restarted one after the other", Programs: []string{nsinitEtcd},
-			Rest: time.Second, Inject: roll},
+			Rest: 300 * time.Millisecond, Inject: roll},
 	)
 }
 
@@ -160,11 +160,16 @@ func restart(programs selector) func(context.Context, *Env) (healer, error) {
 func roll(ctx context.Context, e *Env) (healer, error) {
 	for _, member := range replicas(e, nsinitEtcd) {
 		start, err := restart(func(context.Context, *Env) ([]string, error) { return []string{member}, nil })(ctx, e)
-		if err := errors.Join(err, start(ctx), Retry(ctx, func(ctx context.Context) error { return e.Ready(ctx, member) })); err != nil {
+		if err := errors.Join(err, start(ctx), e.awaitReady(ctx, member)); err != nil {
 			return start, err
 		}
 	}
 	return nothing, nil
+}
+
+// awaitReady waits until a program is ready, for a minute.
+func (e *Env) awaitReady(ctx context.Context, program string) error {
+	return Retry(ctx, func(ctx context.Context) error { return e.Ready(ctx, program) })
 }
 
 // nothing heals a fault that has ended.
@@ -175,7 +180,7 @@ func versionFaults() []Fault {
 	var all []Fault
 	for _, kind := range []string{nsinitAPI, nsinitCM, population} {
 		all = append(all, Fault{Name: "earlier version of " + kind, Description: subject(kind) + " is replaced by one of an earlier version, and then by one of the tested version",
-			Programs: []string{kind}, Capability: Versions, Hold: 2 * time.Second, Rest: 500 * time.Millisecond, Inject: downgrade(kind)})
+			Programs: []string{kind}, Capability: Versions, Hold: time.Second, Rest: 300 * time.Millisecond, Inject: downgrade(kind)})
 	}
 	return all
 }
@@ -196,7 +201,7 @@ func downgrade(kind string) func(context.Context, *Env) (healer, error) {
 				return err
 			}
 			topology.UseEarlier(chosen[0], earlier)
-			return errors.Join(e.Run(ctx, chosen[0]), Retry(ctx, func(ctx context.Context) error { return e.Ready(ctx, chosen[0]) }))
+			return errors.Join(e.Run(ctx, chosen[0]), e.awaitReady(ctx, chosen[0]))
 		}
 		return func(ctx context.Context) error { return use(ctx, false) }, use(ctx, true)
 	}
