@@ -78,6 +78,16 @@ func exempting(list map[string]string) *cmdtesting.Cluster {
 	return cluster
 }
 
+// holding returns an installation with a pod that waits for an initializer.
+func holding() *cmdtesting.Cluster {
+	cluster := installed()
+	cluster.Core.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &corev1.PodList{Items: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", CreationTimestamp: metav1.NewTime(cmdtesting.Now().Add(-time.Hour))},
+			Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: v1alpha1.PendingPrefix + "scan.example.com"}}}}}}, nil
+	})
+	return cluster
+}
+
 // TestCheckNamespace: the command says whether a namespace would be closed, and by which line it is exempt.
 func TestCheckNamespace(t *testing.T) {
 	list := map[string]string{"namespaces": "kube-system", "namePrefixes": "kube-", "users": "operator", "groups": "# ours\noperators", "onlyGroups": "mine\ndevs"}
@@ -143,6 +153,10 @@ func TestCheck(t *testing.T) {
 			`nsinit-exemptions: key "user" is unknown`, "remedy: kubectl --namespace nsinit-system edit configmap nsinit-exemptions"}, "exit code 3"},
 		"the caller is exempt": {exempting(map[string]string{"users": "me"}), nil, []string{`Exemptions     OK        ConfigMap nsinit-system/nsinit-exemptions exists; entries: 1`,
 			`Gate           OK        a namespace that you create is not closed, because user "me" is exempt by ConfigMap nsinit-system/nsinit-exemptions: line 1 of users, "me"`}, "exit code 3"},
+		"pods wait, but nothing guards them": {holding(), nil, []string{
+			`PodsAndJobs    Problem   pods and Jobs that wait for initializer "scan.example.com": 1, the first since 60m (shop/web): no program serves it`,
+			"PodsAndJobs    Problem   policy nsinit-objects-guard does not exist: pods and Jobs wait, but each user who may update them can start them",
+			"docs/install.md), with objects"}, "exit code 3"},
 		"it is not": {exempting(map[string]string{"users": "eve"}), nil, []string{"Gate           Problem   a new namespace is not closed"}, "exit code 3"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,14 +24,15 @@ import (
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 )
 
-// heldObjects checks the optional component objects, if it is installed: whether its policies are in force, and which pods and Jobs wait
-// for which initializer. Each object counts for the first initializer that it waits for.
+// heldObjects checks the optional component objects, if it is installed: whether its policies are in force. It also shows which pods and Jobs
+// wait for which initializer. Each object counts for the first initializer that it waits for.
 func (i *inspection) heldObjects(ctx context.Context) {
-	const check = "PodsAndJobs"
-	if _, err := i.Core.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, installation.ObjectsGuard, metav1.GetOptions{}); apierrors.IsNotFound(err) {
-		return
+	const check, again = "PodsAndJobs", installAgain + ", with objects"
+	_, err := i.Core.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, installation.ObjectsGuard, metav1.GetOptions{})
+	guarded := !apierrors.IsNotFound(err)
+	if guarded {
+		i.compareAll(ctx, delivery{check: check, bad: Problem, remedy: again, manifests: []string{artifacts.ObjectsGuard()}})
 	}
-	i.compareAll(ctx, delivery{check: check, bad: Problem, remedy: installAgain + ", with objects", manifests: []string{artifacts.ObjectsGuard()}})
 	configurations, err := i.Nsinit.NsinitV1alpha1().InitializerConfigurations().List(ctx, metav1.ListOptions{})
 	pods, podsErr := i.Core.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
 	jobs, jobsErr := i.Core.BatchV1().Jobs(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
@@ -58,10 +59,13 @@ func (i *inspection) heldObjects(ctx context.Context) {
 		if _, report := helper.ObjectRegistration(configurations.Items, name); report == nil || !meta.IsStatusConditionTrue(report.Conditions, v1alpha1.ConditionServed) {
 			result, remedy, program = Problem, "check whether the program of the initializer runs, and read its log", "no program serves it"
 		}
-		i.add(check, result, remedy, "%d pods and Jobs wait for initializer %q, the first since %s (%s/%s): %s", len(all[name]), name,
+		i.add(check, result, remedy, "pods and Jobs that wait for initializer %q: %d, the first since %s (%s/%s): %s", name, len(all[name]),
 			duration.HumanDuration(i.now.Sub(oldest.GetCreationTimestamp().Time)), oldest.GetNamespace(), oldest.GetName(), program)
 	}
-	if len(all) == 0 {
+	switch {
+	case len(all) > 0 && !guarded:
+		i.add(check, Problem, again, "policy %s does not exist: pods and Jobs wait, but each user who may update them can start them", installation.ObjectsGuard)
+	case len(all) == 0 && guarded:
 		i.add(check, OK, "", "no pod or Job waits for an initializer")
 	}
 }

@@ -353,7 +353,7 @@ func (c *Controller) notInstalled(ctx context.Context) error {
 	for i := range configurations.Items {
 		old := &configurations.Items[i]
 		updated := old.DeepCopy()
-		setInForce(updated, reasonNotInstalled, "no object waits: install the component objects", c.Clock.Now())
+		setInForce(updated, reasonNotInstalled, "new pods and Jobs do not wait: install the component objects", c.Clock.Now())
 		errs = append(errs, c.updateStatus(ctx, old, updated))
 	}
 	return errors.Join(errs...)
