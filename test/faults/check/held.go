@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
@@ -24,10 +25,12 @@ import (
 
 // Held is I6: while initializers of a pod or Job are pending, the pod has no node, and the Job is suspended and has no
 // pods. Each new object waits for every initializer that was in force, only the first pending initializer removes
-// itself, and no name is added later. After the faults end, every pod gets a node and every Job starts.
+// itself, and no name is added later. nsinit itself removes an initializer of a configuration that changed. After the faults end, every pod
+// gets a node and every Job starts.
 func Held(v *View) []Violation {
 	work := v.work()
-	judge := heldJudge{View: v, work: work, began: v.creations(), requests: map[string][]history.Operation{}, required: v.required()}
+	judge := heldJudge{View: v, work: work, began: v.creations(), requests: map[string][]history.Operation{}}
+	judge.required, judge.temporary = v.required()
 	for _, o := range v.Operations {
 		if resource := o.Resource; (resource == "pods" || resource == "jobs") && o.Outcome != history.Refused {
 			key := resource + "/" + o.Namespace + "/" + o.Name
@@ -66,9 +69,11 @@ type requirement struct {
 }
 
 // required returns the initializers of InitializerConfigurations that no client changes while the history lasts, in their
-// order. They select every namespace. A storage that is lost releases nothing, so a loss does not end a requirement.
-func (v *View) required() (all []requirement) {
+// order, and the names of the others. They select every namespace. A storage that is lost releases nothing, so a loss does not end a
+// requirement.
+func (v *View) required() (all []requirement, temporary sets.Set[string]) {
 	byName := map[string][]requirement{}
+	temporary = sets.New[string]()
 	for _, uid := range sortedKeys(v.Records) {
 		versions := v.Records[uid]
 		if versions[0].Object.Registration == nil {
@@ -76,6 +81,11 @@ func (v *View) required() (all []requirement) {
 		}
 		generation := versions[0].Object.Registration.Generation
 		if slices.ContainsFunc(versions, func(e history.Event) bool { return e.Deleted || e.Object.Registration.Generation != generation }) {
+			for _, version := range versions {
+				for _, initializer := range version.Object.Registration.Initializers {
+					temporary.Insert(initializer.Name)
+				}
+			}
 			continue
 		}
 		i := slices.IndexFunc(versions, func(e history.Event) bool { return inForce(e.Object.Registration) })
@@ -92,7 +102,7 @@ func (v *View) required() (all []requirement) {
 	for _, name := range sortedKeys(byName) {
 		all = append(all, byName[name]...)
 	}
-	return all
+	return all, temporary
 }
 
 // inForce reports whether kube-apiserver holds new objects as a configuration says.
@@ -110,6 +120,8 @@ type heldJudge struct {
 	// requests are those that may have changed an object, by resource, namespace and name.
 	requests map[string][]history.Operation
 	required []requirement
+	// temporary are initializers of configurations that change.
+	temporary sets.Set[string]
 }
 
 // object returns what is wrong with the changes of one object, and at which revision.
@@ -172,10 +184,15 @@ func (j *heldJudge) created(version history.Event) string {
 			want = append(want, r.initializer.Name)
 		}
 	}
-	if got := pending(object); len(want) > 0 && !slices.Equal(got, want) {
+	if got := j.lasting(pending(object)); len(want) > 0 && !slices.Equal(got, want) {
 		return fmt.Sprintf("was stored and waits for %q, but the configurations require %q", got, want)
 	}
 	return ""
+}
+
+// lasting returns the names that are not temporary.
+func (j *heldJudge) lasting(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), j.temporary.Has)
 }
 
 // runs returns how an object runs although it waits, or "".
@@ -212,10 +229,12 @@ func (j *heldJudge) early(version history.Event) string {
 // changed returns what is wrong with a change of the pending initializers, or "".
 func (j *heldJudge) changed(before *history.Object, version history.Event) string {
 	was, is := pending(before), pending(version.Object)
+	// nsinit itself releases objects from such initializers, and skips them.
+	temporary := slices.Equal(j.lasting(was), j.lasting(is)) && sets.New(was...).HasAll(is...)
 	switch {
 	case slices.Equal(was, is):
 		return ""
-	case len(was) == 0 || !slices.Equal(was[1:], is):
+	case !temporary && (len(was) == 0 || !slices.Equal(was[1:], is)):
 		return fmt.Sprintf("waited for %q and then for %q: more changed than the removal of the first one", was, is)
 	}
 	// An answer with the revision of the change can also be that of a request that changed nothing.
@@ -223,13 +242,16 @@ func (j *heldJudge) changed(before *history.Object, version history.Event) strin
 	for _, o := range j.requests[resource(version.Object)+"/"+version.Object.Namespace+"/"+version.Object.Name] {
 		wrote := o.Outcome == history.Acknowledged && o.ResourceVersion == version.Revision
 		switch {
-		case o.Client == was[0] && (wrote || o.Outcome == history.Unknown && o.Start <= version.Seen):
+		case !temporary && o.Client == was[0] && (wrote || o.Outcome == history.Unknown && o.Start <= version.Seen):
 			return ""
 		case wrote:
 			others = fmt.Sprintf(": %q did", o.Client)
 		}
 	}
-	return fmt.Sprintf("does not wait for %q any more, which did not remove itself%s", was[0], others)
+	if temporary && others == "" {
+		return ""
+	}
+	return fmt.Sprintf("waited for %q and then for %q: the first one did not remove itself%s", was, is, others)
 }
 
 // idle returns what is missing so that an object runs, although the faults have ended.

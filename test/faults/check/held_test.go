@@ -102,6 +102,36 @@ func TestHeld(t *testing.T) {
 			s.pod("p", "", scanner, approver)
 			s.pod("p", "", approver)
 		}},
+		"initializers of a configuration that changes": {play: func(s *story) {
+			s.flapping(1, "a", "b")
+			s.flapping(2)
+			s.pod("p", "", scanner, approver, "a", "b")
+			s.pod("p", "", scanner, approver, "b")
+			s.removesItself(scanner, s.pod("p", "", approver, "b"))
+			s.pod("p", "", approver)
+			s.pod("q", "", scanner, approver)
+		}},
+		"a meddler removes one of a configuration that changes": {message: `did not remove itself: "meddler" did`, play: func(s *story) {
+			s.flapping(1, "a")
+			s.flapping(2)
+			s.pod("p", "", scanner, approver, "a")
+			s.removesItself("meddler", s.pod("p", "", scanner, approver))
+		}},
+		"one of a configuration that changes is added": {message: "more changed than the removal of the first one", play: func(s *story) {
+			s.flapping(1, "a")
+			s.flapping(2)
+			s.pod("p", "", scanner, approver)
+			s.pod("p", "", scanner, approver, "a")
+		}},
+		"a pod that waits for too long for one of a configuration that changes": {message: `still waits for ["a"]`, play: func(s *story) {
+			s.flapping(1, "a")
+			s.flapping(2)
+			s.pod("p", "", scanner, approver, "a")
+			s.removesItself(scanner, s.pod("p", "", approver, "a"))
+			s.removesItself(approver, s.pod("p", "", "a"))
+			s.mark(history.MarkQuiet)
+			s.mark(history.MarkSettled)
+		}},
 		"an answer is lost": {play: func(s *story) {
 			s.pod("p", "", scanner, approver)
 			s.operation(history.Operation{Client: scanner, Verb: "patch", Resource: "pods", Namespace: "f-1", Name: "p", Outcome: history.Unknown, Start: s.at, End: s.at + 1})

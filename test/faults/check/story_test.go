@@ -265,7 +265,20 @@ func (s *story) registration(generation int64, inForce bool) {
 	if inForce {
 		c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionInForce, Status: metav1.ConditionTrue, ObservedGeneration: generation}}
 	}
-	s.event(history.Nsinit, history.Event{Key: "/registry/nsinit.dev/initializerconfigurations/objects", Object: &history.Object{
+	s.storeRegistration(c)
+}
+
+// flapping stores a version of a configuration that changes.
+func (s *story) flapping(generation int64, initializers ...string) {
+	c := &v1alpha1.InitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "temporary", UID: "temporary", Generation: generation}}
+	for _, name := range initializers {
+		c.Initializers = append(c.Initializers, v1alpha1.Initializer{Name: name, Rules: []v1alpha1.Rule{{APIGroups: []string{"*"}, Resources: []string{"pods", "jobs"}}}})
+	}
+	s.storeRegistration(c)
+}
+
+func (s *story) storeRegistration(c *v1alpha1.InitializerConfiguration) {
+	s.event(history.Nsinit, history.Event{Key: "/registry/nsinit.dev/initializerconfigurations/" + c.Name, Object: &history.Object{
 		Kind: "InitializerConfiguration", Name: c.Name, UID: c.UID, Registration: c,
 	}})
 }

@@ -126,7 +126,7 @@ func objectFaults() []Fault {
 			Hold: leaseBound + time.Second, Rest: 200 * time.Millisecond, Inject: refuseLease},
 		{Name: "deleted storage ConfigMap", Description: "the ConfigMap `nsinit-storage` is deleted", Hold: time.Second, Rest: time.Second, Inject: deleteConfigMap("nsinit-storage")},
 		{Name: "unregistered API", Description: "the APIService of nsinit is deleted", Hold: 2 * time.Second, Rest: time.Second, Inject: unregister},
-		{Name: "flapping configurations", Description: "a client changes a configuration ten times without a pause", Rest: time.Second, Inject: flap},
+		{Name: "flapping configurations", Description: "a client changes a configuration of each kind ten times without a pause", Rest: time.Second, Inject: flap},
 	}
 	for _, step := range []string{"no lifecycle", "first turn", "second turn", "open"} {
 		when := map[string]string{
@@ -234,32 +234,51 @@ func unregister(ctx context.Context, e *Env) (healer, error) {
 	}), nil
 }
 
-// flap changes a configuration as quickly as it can.
+// flap changes a configuration of each kind as quickly as it can. Nothing serves the initializers: their deadline ends the wait for them.
 func flap(ctx context.Context, e *Env) (healer, error) {
 	const name = namePrefix + "burst"
-	client := e.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
+	client := e.Nsinit.NsinitV1alpha1()
 	ignore, soon := v1alpha1.Ignore, int32(1)
+	rules := []v1alpha1.Rule{{APIGroups: []string{"", "batch"}, APIVersions: []string{"v1"}, Resources: []string{"pods", "jobs"}}}
 	for i := range 10 {
-		var entries []v1alpha1.RegisteredInitializer
+		of, ofObjects := &v1alpha1.NamespaceInitializerConfiguration{}, &v1alpha1.InitializerConfiguration{}
+		of.Name, ofObjects.Name = name, name
 		for _, entry := range []string{"burst-a.faults.example.com", "burst-b.faults.example.com"}[:i%3] {
-			entries = append(entries, v1alpha1.RegisteredInitializer{Name: entry, FailurePolicy: &ignore, TimeoutSeconds: &soon})
+			of.Initializers = append(of.Initializers, v1alpha1.RegisteredInitializer{Name: entry, FailurePolicy: &ignore, TimeoutSeconds: &soon})
+			ofObjects.Initializers = append(ofObjects.Initializers, v1alpha1.Initializer{Name: entry, Rules: rules, FailurePolicy: &ignore, TimeoutSeconds: &soon})
 		}
-		stored, err := client.Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			_, err = client.Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}, Initializers: entries}, metav1.CreateOptions{})
-		} else if err == nil {
-			stored.Initializers = entries
-			_, err = client.Update(ctx, stored, metav1.UpdateOptions{})
-		}
-		if err != nil && !apierrors.IsConflict(err) {
+		if err := errors.Join(replace(ctx, client.NamespaceInitializerConfigurations(), of), replace(ctx, client.InitializerConfigurations(), ofObjects)); err != nil {
 			return nil, err
 		}
 	}
 	return func(ctx context.Context) error {
 		return Retry(ctx, func(ctx context.Context) error {
-			return ignoreNotFound(client.Delete(ctx, name, metav1.DeleteOptions{}))
+			return errors.Join(ignoreNotFound(client.NamespaceInitializerConfigurations().Delete(ctx, name, metav1.DeleteOptions{})),
+				ignoreNotFound(client.InitializerConfigurations().Delete(ctx, name, metav1.DeleteOptions{})))
 		})
 	}, nil
+}
+
+// configurations is a client of one kind.
+type configurations[T metav1.Object] interface {
+	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
+	Create(ctx context.Context, object T, options metav1.CreateOptions) (T, error)
+	Update(ctx context.Context, object T, options metav1.UpdateOptions) (T, error)
+}
+
+// replace creates a configuration, or updates it unless another client does.
+func replace[T metav1.Object](ctx context.Context, client configurations[T], object T) error {
+	stored, err := client.Get(ctx, object.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = client.Create(ctx, object, metav1.CreateOptions{})
+	} else if err == nil {
+		object.SetResourceVersion(stored.GetResourceVersion())
+		_, err = client.Update(ctx, object, metav1.UpdateOptions{})
+	}
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
 }
 
 // deleteAt creates a namespace and deletes it when it has reached a step of its life.
