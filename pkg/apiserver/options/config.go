@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	admissioninterface "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
@@ -87,7 +88,8 @@ func (o *Options) Config() (*apiserver.Config, error) {
 func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.ExtraConfig, []admissioninterface.PluginInitializer, error) {
 	coreConfig := rest.CopyConfig(c.ClientConfig)
 	coreConfig.QPS = -1
-	coreConfig.DisableCompression = true // of every event of a watch
+	coreConfig.DisableCompression = true                 // of every event of a watch
+	coreConfig.ContentType = runtime.ContentTypeProtobuf // also of access reviews, which are JSON by default
 	core, err := kubernetes.NewForConfig(coreConfig)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot create a client of the core API: %w", err)

@@ -55,7 +55,7 @@ const (
 	// maxWatches is how many watches one user can have.
 	maxWatches = 20
 	// questioners is how many questions about one user are asked at the same time.
-	questioners = 8
+	questioners = 16
 	// questionTimeout is how long an answer may take, as in delegated authorization. Other requests of the user wait meanwhile.
 	questionTimeout = 10 * time.Second
 
@@ -300,6 +300,9 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 	due := func(d *decision) bool { return !d.fresh(began, maxAge) && !d.recent(began) } // what was asked while this waited counts
 	i.mu.Lock()
 	answers, before := i.open(v, false, "", due), v.everything()
+	if few := i.open(v, true, only, due); !before && len(few) <= questioners {
+		maps.Copy(answers, few) // the user probably sees single namespaces
+	}
 	i.mu.Unlock()
 	if err := i.ask(ctx, v.user, answers); err != nil {
 		return err
@@ -319,6 +322,7 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 		if before {
 			maps.Copy(single, i.open(v, true, "", due)) // the user keeps single namespaces
 		}
+		maps.DeleteFunc(single, func(q question, _ *answer) bool { return answers[q] != nil })
 	}
 	i.mu.Unlock()
 	err := i.ask(ctx, v.user, single)
@@ -346,7 +350,7 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 			}
 		}
 	}
-	for q := range single {
+	for q := range answers {
 		i.update(v, q.name)
 	}
 	if all {

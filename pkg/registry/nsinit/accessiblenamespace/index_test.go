@@ -551,20 +551,27 @@ func TestLaggingServerFirst(t *testing.T) {
 	})
 }
 
-// TestQuestions: a list asks once for each candidate in the cache period, and none while all namespaces are allowed.
+// TestQuestions: a list asks once for each candidate in the cache period, and none while all namespaces are allowed. The first list asks about
+// a few candidates before that is known.
 func TestQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, namespace("shop"), namespace("depot"), namespace("other"), binding("shop", person("jane"), person("admin")), binding("depot", person("jane")))
-		r.allow(true, "jane get shop", "admin list")
-		for name, want := range map[string][]string{
-			"jane":  {"jane get", "jane get depot", "jane get shop", "jane initialize", "jane list"},
-			"admin": {"admin get", "admin initialize", "admin list"},
+		objects := []runtime.Object{namespace("shop"), namespace("depot"), namespace("other"), binding("shop", person("jane"), person("admin")), binding("depot", person("jane"))}
+		for n := range questioners + 1 {
+			objects = append(objects, namespace(fmt.Sprint(n)), binding(fmt.Sprint(n), person("boss")))
+		}
+		r := newRig(t, objects...)
+		r.allow(true, "jane get shop", "admin list", "boss get")
+		each := []string{"jane get", "jane get depot", "jane get shop", "jane initialize", "jane list"}
+		for name, want := range map[string][2][]string{
+			"jane":  {each, each},
+			"admin": {{"admin get", "admin get shop", "admin initialize", "admin list"}, {"admin get", "admin initialize", "admin list"}},
+			"boss":  {{"boss get", "boss initialize", "boss list"}, {"boss get", "boss initialize", "boss list"}},
 		} {
-			for _, wait := range []time.Duration{0, cachePeriod} {
+			for n, wait := range []time.Duration{0, cachePeriod} {
 				time.Sleep(wait)
 				r.list(r.as(name), internalversion.ListOptions{})
-				if got := r.questions(); !slices.Equal(got, want) {
-					t.Errorf("asked %q, want %q", got, want)
+				if got := r.questions(); !slices.Equal(got, want[n]) {
+					t.Errorf("asked %q, want %q", got, want[n])
 				}
 				r.list(r.as(name), internalversion.ListOptions{})
 				if got := r.questions(); len(got) > 0 {
