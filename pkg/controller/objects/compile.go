@@ -153,8 +153,10 @@ func complete(template *admissionregistrationv1.MutatingAdmissionPolicy, resourc
 		return admissionregistrationv1.Variable{Name: "pending", Expression: "[" + strings.Join(names, ", ") + `].filter(n, n != "")`}
 	}
 	stamp.Spec.Variables = append(stamp.Spec.Variables, names(pending))
-	others.Spec.MatchConditions, others.Spec.Variables = append(others.Spec.MatchConditions, notExempt), []admissionregistrationv1.Variable{names(pending[:1])}
+	others.Spec.MatchConditions, others.Spec.Variables = []admissionregistrationv1.MatchCondition{notExempt}, []admissionregistrationv1.Variable{names(pending[:1])}
 	others.Name += "-others"
+	others.Spec.MatchConstraints.ObjectSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: v1alpha1.LabelInitializing, Operator: metav1.LabelSelectorOpExists}}}
 	in, out := common(selectors)
 	stamp.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: append(in, excluded)}
 	others.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: append(out, excluded)}

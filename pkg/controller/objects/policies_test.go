@@ -131,11 +131,15 @@ func tryMutate(t *testing.T, policy *admissionregistrationv1.MutatingAdmissionPo
 	if matched.Error != nil {
 		t.Fatal(matched.Error)
 	}
-	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.MatchConstraints.NamespaceSelector)
-	if err != nil {
-		t.Fatal(err)
+	selects := func(selector *metav1.LabelSelector, labels map[string]string) bool {
+		compiled, err := metav1.LabelSelectorAsSelector(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return selector == nil || compiled.Matches(labelSet(labels))
 	}
-	if !matched.Matches || policy.Spec.MatchConstraints.NamespaceSelector != nil && !selector.Matches(labelsOf(r.namespace)) {
+	constraints := policy.Spec.MatchConstraints
+	if !matched.Matches || !selects(constraints.NamespaceSelector, r.namespace.Labels) || !selects(constraints.ObjectSelector, r.object.(metav1.Object).GetLabels()) {
 		return r.object, nil
 	}
 	evaluator := compiler.CompileMutatingEvaluator(&patch.JSONPatchCondition{Expression: policy.Spec.Mutations[0].JSONPatch.Expression},
@@ -151,7 +155,6 @@ type labelSet map[string]string
 func (l labelSet) Has(key string) bool              { _, has := l[key]; return has }
 func (l labelSet) Get(key string) string            { return l[key] }
 func (l labelSet) Lookup(key string) (string, bool) { value, has := l[key]; return value, has }
-func labelsOf(namespace *corev1.Namespace) labelSet { return labelSet(namespace.Labels) }
 
 func namespaceOf(name string, labels, annotations map[string]string) *corev1.Namespace {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "1", Labels: map[string]string{corev1.LabelMetadataName: name}, Annotations: annotations}}
@@ -444,6 +447,8 @@ func TestGuard(t *testing.T) {
 		"the label and a gate":             {marked(podOf(a, b)), podOf(b), "", mayA, false},
 		"the label and the last gate":      {marked(podOf(a)), podOf(), "", mayA, true},
 		"no label before":                  {podOf(a, b), podOf(b), "", mayA, true},
+		"a tenant adds the label":          {podOf(a, b), marked(podOf(a, b)), "", mayA, false},
+		"the label is added again":         {podOf(a, b), marked(podOf(a, b)), "", open, true},
 		"the label of a Job":               {marked(jobOf(true, maps.Clone(ab), nil)), jobOf(true, ab, nil), "status", nil, false},
 		"a Job: no change":                 {jobOf(true, ab, nil), jobOf(true, ab, nil), "", nil, true},
 		"a Job: resumed":                   {jobOf(true, ab, nil), jobOf(false, ab, nil), "", append(slices.Clone(mayA), open...), false},
@@ -561,7 +566,7 @@ func TestCommon(t *testing.T) {
 	}
 }
 
-// TestOthers: in namespaces that no initializer can select, only names that the creator set are removed.
+// TestOthers: in namespaces that no initializer can select, programs do not see names that the creator set.
 func TestOthers(t *testing.T) {
 	selected := initializerOf("a.example.com", "pods", "jobs")
 	selected.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
@@ -574,13 +579,14 @@ func TestOthers(t *testing.T) {
 		user      string
 		want      []string
 	}{
-		"forged gates":         {podOf(a, "x/y"), "x", "alice", nil},
-		"forged labels":        {jobOf(true, map[string]string{a: "0"}, wish), "x", "alice", nil},
-		"a forged wish":        {jobOf(true, nil, wish), "x", "alice", nil},
-		"by an exempt user":    {podOf(a), "x", "robot", []string{"a.example.com"}},
-		"an exempt namespace":  {podOf(a), "default", "alice", []string{"a.example.com"}},
-		"the one of nsinit":    {podOf(a), own, "alice", []string{"a.example.com"}},
-		"the selected ones do": {podOf(a), "team", "alice", []string{"a.example.com"}},
+		"forged gates":         {marked(podOf(a, "x/y")), "x", "alice", nil},
+		"forged labels":        {marked(jobOf(true, map[string]string{a: "0"}, wish)), "x", "alice", nil},
+		"a forged wish":        {marked(jobOf(true, nil, wish)), "x", "alice", nil},
+		"without the label":    {podOf(a), "x", "alice", []string{"a.example.com"}},
+		"by an exempt user":    {marked(podOf(a)), "x", "robot", []string{"a.example.com"}},
+		"an exempt namespace":  {marked(podOf(a)), "default", "alice", []string{"a.example.com"}},
+		"the one of nsinit":    {marked(podOf(a)), own, "alice", []string{"a.example.com"}},
+		"the selected ones do": {marked(podOf(a)), "team", "alice", []string{"a.example.com"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resource := "pods"
