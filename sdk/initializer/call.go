@@ -11,8 +11,6 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 )
@@ -21,16 +19,29 @@ type callKey struct{}
 
 // call is a call of an author's function in one turn. Its context has it as a value.
 type call struct {
-	runner    *Runner
+	runner *Runner
+	// lifecycle is that of a namespace. It is nil for a pod or Job.
 	lifecycle *v1alpha1.NamespaceLifecycle
-	namespace *corev1.Namespace
+	// object is the namespace, pod or Job.
+	object    Object
 	operation operation
 	end       context.CancelFunc
 }
 
 // entry returns the initializer's entry in the status, or nil.
 func (c *call) entry() *v1alpha1.InitializerStatus {
+	if c.lifecycle == nil {
+		return nil
+	}
 	return helper.Entry(c.lifecycle, c.runner.options.Name)
+}
+
+// turn identifies the turn.
+func (c *call) turn() ended {
+	if c.lifecycle == nil {
+		return ended{c.object.GetUID(), c.operation}
+	}
+	return ended{c.lifecycle.UID, c.operation}
 }
 
 func callOf(ctx context.Context) *call {
@@ -42,7 +53,7 @@ func callOf(ctx context.Context) *call {
 // context of the call.
 func Progress(ctx context.Context, message string) error {
 	c := callOf(ctx)
-	if c == nil {
+	if c == nil || c.lifecycle == nil {
 		return errors.New("the context does not come from a call of an initializer")
 	}
 	if c.runner.options.DryRun {
@@ -57,12 +68,9 @@ func Progress(ctx context.Context, message string) error {
 func IdempotencyKey(ctx context.Context) string {
 	c := callOf(ctx)
 	if c == nil {
-		if object, ok := ctx.Value(objectKey{}).(*objectCall); ok {
-			return object.key
-		}
 		return ""
 	}
-	return fmt.Sprintf("%s/%s/%s", c.namespace.UID, c.runner.options.Name, c.operation)
+	return fmt.Sprintf("%s/%s/%s", c.object.GetUID(), c.runner.options.Name, c.operation)
 }
 
 // NeverInitialized reports, in a call of Finalize, that the initializer never had its turn for this namespace, and so
@@ -74,9 +82,6 @@ func NeverInitialized(ctx context.Context) bool {
 
 // IsDryRun reports that the call must change nothing.
 func IsDryRun(ctx context.Context) bool {
-	if object, ok := ctx.Value(objectKey{}).(*objectCall); ok {
-		return object.runner.options.DryRun
-	}
 	c := callOf(ctx)
 	return c != nil && c.runner.options.DryRun
 }

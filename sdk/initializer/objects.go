@@ -10,9 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,11 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
-	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
 	"github.com/nsinit/nsinit/sdk/util/cached"
 	"github.com/nsinit/nsinit/sdk/util/workers"
 )
@@ -43,27 +39,11 @@ type Object interface {
 // the initializer, or until a user acts.
 type ObjectFunc func(ctx context.Context, object Object) error
 
-type objectKey struct{}
-
-// objectCall is a call of InitializeObject. Its context has it as a value.
-type objectCall struct {
-	runner *Runner
-	key    string
-	end    context.CancelFunc
-	// deleted says that the watch does not show the object any more.
-	deleted bool
-}
-
-// objectTurns calls InitializeObject.
+// objectTurns are the pods and Jobs that may have their turn.
 type objectTurns struct {
 	runner    *Runner
 	queue     workers.Queue
 	informers map[string]cache.SharedIndexInformer
-
-	mu sync.Mutex
-	// ended are the objects whose call has ended for good, by UID, and calls the calls in progress.
-	ended map[types.UID]bool
-	calls map[types.UID]*objectCall
 }
 
 // watchObjects creates the informers of pods that wait, and of Jobs with the label of the initializer.
@@ -73,7 +53,6 @@ func (r *Runner) watchObjects() error {
 	}
 	o := &objectTurns{
 		runner: r, queue: workers.NewQueue(r.options.Name+"-objects", r.options.Clock, minRetryDelay, maxRetryDelay),
-		ended: map[types.UID]bool{}, calls: map[types.UID]*objectCall{},
 		informers: map[string]cache.SharedIndexInformer{
 			"pods": watch(func(list *metav1.ListOptions) {
 				list.LabelSelector, list.FieldSelector = v1alpha1.LabelInitializing, fields.OneTermEqualSelector("spec.nodeName", "").String()
@@ -86,7 +65,7 @@ func (r *Runner) watchObjects() error {
 		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { o.changed(resource, nil, object) },
 			UpdateFunc: func(old, object any) { o.changed(resource, old, object) },
-			DeleteFunc: o.deleted,
+			DeleteFunc: func(object any) { o.deleted(resource, object) },
 		}); err != nil {
 			return err
 		}
@@ -98,25 +77,30 @@ func (r *Runner) watchObjects() error {
 func (o *objectTurns) changed(resource string, old, updated any) {
 	object, ok := updated.(Object)
 	before, existed := old.(Object)
+	if existed && ok && before.GetUID() != object.GetUID() {
+		o.deleted(resource, before)
+		existed = false
+	}
 	switch {
 	case !ok:
 	case !o.hasTurn(object):
-		o.over(object.GetUID(), false)
-	case !existed || before.GetUID() != object.GetUID() || !o.hasTurn(before):
-		o.queue.Add(resource + "/" + object.GetNamespace() + "/" + object.GetName())
-	}
-	if existed && ok && before.GetUID() != object.GetUID() {
-		o.over(before.GetUID(), true)
+		o.over(resource, object, false)
+	case !existed || !o.hasTurn(before):
+		o.queue.Add(keyOf(resource, object))
 	}
 }
 
-func (o *objectTurns) deleted(any any) {
+func (o *objectTurns) deleted(resource string, any any) {
 	if tombstone, ok := any.(cache.DeletedFinalStateUnknown); ok {
 		any = tombstone.Obj
 	}
 	if object, ok := any.(Object); ok {
-		o.over(object.GetUID(), true)
+		o.over(resource, object, true)
 	}
+}
+
+func keyOf(resource string, object Object) string {
+	return resource + "/" + cache.MetaObjectToName(object).String()
 }
 
 func (o *objectTurns) hasTurn(object Object) bool {
@@ -124,16 +108,15 @@ func (o *objectTurns) hasTurn(object Object) bool {
 	return len(pending) > 0 && pending[0] == o.runner.options.Name && object.GetDeletionTimestamp() == nil
 }
 
-// over ends the call for an object that no longer waits.
-func (o *objectTurns) over(uid types.UID, deleted bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if c := o.calls[uid]; c != nil {
-		c.end()
-		c.deleted = c.deleted || deleted
+// over ends the call for an object that no longer waits, or that the watch does not show any more.
+func (o *objectTurns) over(resource string, object Object, deleted bool) {
+	o.runner.mu.Lock()
+	defer o.runner.mu.Unlock()
+	if turn := o.runner.turns[keyOf(resource, object)]; turn != nil && turn.object.GetUID() == object.GetUID() {
+		turn.end()
 	}
 	if deleted {
-		delete(o.ended, uid)
+		o.runner.ended.Delete(ended{object.GetUID(), initialize})
 	}
 }
 
@@ -155,94 +138,35 @@ func (o *objectTurns) take(ctx context.Context, key string) error {
 	resource, name, _ := strings.Cut(key, "/")
 	stored, _, _ := o.informers[resource].GetStore().GetByKey(name) // a cache has no error
 	object, ok := stored.(Object)
-	if !ok || !o.hasTurn(object) {
+	if !ok || !o.hasTurn(object) || o.runner.hasEnded(ended{object.GetUID(), initialize}) {
 		return nil
 	}
-	r, uid := o.runner, object.GetUID()
-	c := &objectCall{runner: r, key: fmt.Sprintf("%s/%s/%s", uid, r.options.Name, initialize)}
-	callCtx, end := context.WithCancel(context.WithValue(ctx, objectKey{}, c))
-	defer end()
-	c.end = end
-	o.mu.Lock()
-	if o.ended[uid] {
-		o.mu.Unlock()
-		return nil
-	}
-	o.calls[uid] = c
-	o.mu.Unlock()
-	defer func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		delete(o.calls, uid)
-	}()
-	ended := r.metrics.began(initialize, r.options.Clock.Now)
-	result, err := o.conclude(callCtx, resource, object, o.call(callCtx, object))
-	ended(result)
-	return err
+	return o.runner.perform(ctx, key, &call{runner: o.runner, object: object, operation: initialize})
 }
 
-func (o *objectTurns) call(ctx context.Context, object Object) (err error) {
-	defer recovered(ctx, &err)
-	return o.runner.options.InitializeObject(ctx, object.DeepCopyObject().(Object))
-}
-
-// conclude writes the result of a call, and returns the value of the label result.
-func (o *objectTurns) conclude(ctx context.Context, resource string, object Object, err error) (string, error) {
-	r, logger := o.runner, klog.FromContext(ctx)
-	finish := func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if c := o.calls[object.GetUID()]; c != nil && !c.deleted {
-			o.ended[object.GetUID()] = true
-		}
-	}
-	switch {
-	case r.options.DryRun:
-		finish()
-		logger.Info("Dry run: called the function, and changed nothing", "err", err)
-		return resultOver, nil
-	case ctx.Err() != nil:
-		return resultOver, nil // the object does not wait any more, or the process stops
-	case err == nil:
-		if err := o.remove(ctx, resource, object); err != nil {
-			return resultError, err
-		}
-		finish()
-		logger.Info("Done with the object")
-		return resultDone, nil
-	}
-	r.options.Events.Eventf(object, corev1.EventTypeWarning, eventInitializerError, "Initializer %q: %s", r.options.Name, shorten(err.Error()))
-	if _, permanent := errors.AsType[*failure](err); permanent {
-		finish()
-		logger.Error(err, "The initialization of the object failed")
-		return resultFailed, nil
-	}
-	return resultError, err
-}
-
-// remove removes the initializer from an object. kube-apiserver starts a Job with the last one.
-func (o *objectTurns) remove(ctx context.Context, resource string, object Object) error {
-	name := v1alpha1.PendingPrefix + o.runner.options.Name
-	metadata := map[string]any{"uid": object.GetUID()}
-	patch := map[string]any{"metadata": metadata}
-	if resource == "pods" {
-		patch["spec"] = map[string]any{"schedulingGates": []any{map[string]any{"$patch": "delete", "name": name}}}
+// removeFromObject removes the initializer from a pod or Job. kube-apiserver starts a Job with the last one.
+func (r *Runner) removeFromObject(ctx context.Context, object Object) error {
+	name := v1alpha1.PendingPrefix + r.options.Name
+	metadata, spec := map[string]any{"uid": object.GetUID()}, map[string]any{}
+	_, isPod := object.(*corev1.Pod)
+	if isPod {
+		spec["schedulingGates"] = []any{map[string]any{"$patch": "delete", "name": name}}
 	} else {
 		metadata["labels"] = map[string]any{name: nil}
 	}
-	data, err := json.Marshal(patch)
+	data, err := json.Marshal(map[string]any{"metadata": metadata, "spec": spec})
 	if err != nil {
 		return err
 	}
-	if resource == "pods" {
-		_, err = o.runner.options.Core.CoreV1().Pods(object.GetNamespace()).Patch(ctx, object.GetName(), types.StrategicMergePatchType, data, metav1.PatchOptions{})
+	if isPod {
+		_, err = r.options.Core.CoreV1().Pods(object.GetNamespace()).Patch(ctx, object.GetName(), types.StrategicMergePatchType, data, metav1.PatchOptions{})
 	} else {
-		_, err = o.runner.options.Core.BatchV1().Jobs(object.GetNamespace()).Patch(ctx, object.GetName(), types.StrategicMergePatchType, data, metav1.PatchOptions{})
+		_, err = r.options.Core.BatchV1().Jobs(object.GetNamespace()).Patch(ctx, object.GetName(), types.StrategicMergePatchType, data, metav1.PatchOptions{})
 	}
 	if apierrors.IsConflict(err) { // another object of this name
-		return nil
+		return errors.Join(errOver, err)
 	}
-	return utilapierrors.IgnoreAbsent(err)
+	return notFoundIsOver(err)
 }
 
 var (

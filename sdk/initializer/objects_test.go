@@ -69,7 +69,7 @@ func TestObjectCalls(t *testing.T) {
 					t.Errorf("dry run %t: %t, %q", dryRun, IsDryRun(ctx), IdempotencyKey(ctx))
 				}
 				if deleted {
-					o.deleted(pod)
+					o.deleted("pods", pod)
 				}
 				return Fail(errors.New("permanent"))
 			})
@@ -79,8 +79,8 @@ func TestObjectCalls(t *testing.T) {
 			if err := o.take(t.Context(), "pods/n/p"); err != nil {
 				t.Error(err)
 			}
-			if o.ended["1"] == deleted {
-				t.Errorf("dry run %t, deleted %t: %v", dryRun, deleted, o.ended)
+			if o.runner.hasEnded(ended{"1", initialize}) == deleted {
+				t.Errorf("dry run %t, deleted %t: %v", dryRun, deleted, o.runner.ended)
 			}
 			o.queue.ShutDown()
 		}

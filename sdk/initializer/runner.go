@@ -66,15 +66,15 @@ type Runner struct {
 	registered atomic.Bool
 
 	mu sync.Mutex
-	// turns are the calls in progress, by the name of the namespace.
+	// turns are the calls in progress, by the name of the namespace, or the key of the pod or Job.
 	turns map[string]*call
 	// ended are the turns that this process ended, or called in a dry run, and that the watch may still show.
 	ended sets.Set[ended]
 }
 
-// ended is a turn that has ended, in one lifecycle.
+// ended is a turn that has ended, of one lifecycle, pod or Job.
 type ended struct {
-	lifecycle types.UID
+	uid       types.UID
 	operation operation
 }
 

@@ -48,31 +48,44 @@ func (r *Runner) take(ctx context.Context, name string) error {
 	if err != nil {
 		return ignoreOver(err)
 	}
-	if r.options.DryRun { // it is called once
-		_ = r.end(c, func() error { return nil })
-	}
-	var turnCtx context.Context
-	turnCtx, c.end = context.WithCancel(ctx)
-	defer c.end()
+	return r.perform(ctx, name, c)
+}
+
+// perform calls a function, and writes the result. The watch shows the end of the turn later, so the turn counts as ended until then, from
+// the start of the call on: if the watch shows the end during the call, it does not show it again. After an error, the turn goes on.
+func (r *Runner) perform(ctx context.Context, key string, c *call) error {
+	turnCtx, end := context.WithCancel(ctx)
+	defer end()
+	c.end = end
 	if entry := c.entry(); c.operation == initialize && entry != nil && entry.Deadline != nil {
 		var cancel context.CancelFunc
 		turnCtx, cancel = context.WithDeadline(turnCtx, entry.Deadline.Time)
 		defer cancel()
 	}
-	defer r.begin(c)()
+	r.mu.Lock()
+	r.turns[key] = c
+	r.ended.Insert(c.turn())
+	r.mu.Unlock()
 
 	// gofail: var initializerBeforeCall struct{}
 	ended := r.metrics.began(c.operation, r.options.Clock.Now)
-	err = r.call(turnCtx, c)
+	err := r.call(turnCtx, c)
 	// gofail: var initializerAfterCall struct{}
 	result, err := r.conclude(ctx, turnCtx, c, err)
 	ended(result)
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.turns, key)
+	if err != nil {
+		r.ended.Delete(c.turn())
+	}
 	return ignoreOver(err)
 }
 
-// conclude writes the result of a call, and returns the value of the label result.
+// conclude writes the result of a call, and returns the value of the label result. Without an error, the function is not called again.
 func (r *Runner) conclude(ctx, turnCtx context.Context, c *call, err error) (string, error) {
-	logger := klog.FromContext(ctx).WithValues("operation", c.operation, "uid", c.namespace.UID)
+	logger := klog.FromContext(ctx).WithValues("operation", c.operation, "uid", c.object.GetUID())
 	var permanent *failure
 	final := errors.As(err, &permanent) && c.operation == initialize
 	switch {
@@ -80,26 +93,36 @@ func (r *Runner) conclude(ctx, turnCtx context.Context, c *call, err error) (str
 		logger.Info("Dry run: called the function, and changed nothing", "err", err)
 		return resultOver, nil
 	case err == nil:
-		switch err := r.end(c, func() error { return r.remove(ctx, c) }); {
+		// gofail: var initializerBeforeWrite struct{}
+		err := r.remove(ctx, c)
+		// gofail: var initializerAfterWrite struct{}
+		switch {
 		case errors.Is(err, errOver):
-			return resultOver, nil
+			return resultOver, err
 		case err != nil:
 			return resultError, err
 		}
-		logger.Info("Done with the namespace")
+		logger.Info("Done with the object")
 		return resultDone, nil
 	case final:
-		logger.Error(err, "The initialization of the namespace failed")
-		return resultFailed, r.end(c, func() error { return r.fail(ctx, c, permanent) })
+		logger.Error(err, "The initialization of the object failed")
+		return resultFailed, r.fail(ctx, c, permanent)
 	case turnCtx.Err() != nil && !errors.Is(turnCtx.Err(), context.DeadlineExceeded):
-		return resultOver, nil // the error is a consequence of the end of the turn
+		return resultOver, errOver // the error is a consequence of the end of the turn
 	}
-	if updateErr := ignoreOver(r.updateMessage(ctx, c.lifecycle, err.Error())); updateErr != nil {
-		logger.Error(updateErr, "Cannot write the message to the NamespaceLifecycle")
+	if c.lifecycle != nil {
+		if updateErr := ignoreOver(r.updateMessage(ctx, c.lifecycle, err.Error())); updateErr != nil {
+			logger.Error(updateErr, "Cannot write the message to the NamespaceLifecycle")
+		}
 	}
-	reason := map[operation]string{initialize: eventInitializerError, finalize: eventFinalizerError}[c.operation]
-	r.options.Events.Eventf(c.namespace, corev1.EventTypeWarning, reason, "Initializer %q: %s", r.options.Name, shorten(err.Error()))
+	r.warn(c, err)
 	return resultError, err
+}
+
+// warn records the error of a call as an event of the object.
+func (r *Runner) warn(c *call, err error) {
+	reason := map[operation]string{initialize: eventInitializerError, finalize: eventFinalizerError}[c.operation]
+	r.options.Events.Eventf(c.object, corev1.EventTypeWarning, reason, "Initializer %q: %s", r.options.Name, shorten(err.Error()))
 }
 
 // due returns the call that a namespace needs now. The watch may be behind, and its objects are enough: the predecessors of
@@ -112,31 +135,31 @@ func (r *Runner) due(ctx context.Context, name string) (*call, error) {
 		return nil, errOver
 	}
 	// gofail: var initializerBetweenReads struct{}
-	var err error
-	c.namespace, err = r.options.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	namespace, err := r.options.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case utilapierrors.IsAbsent(err) && c.operation == finalize:
-		c.namespace = gone(c.lifecycle)
+		namespace = gone(c.lifecycle)
 	case err != nil:
 		return nil, notFoundIsOver(fmt.Errorf("cannot read the namespace: %w", err))
-	case c.namespace.UID != c.lifecycle.Spec.NamespaceUID && c.operation == finalize:
-		c.namespace = gone(c.lifecycle)
-	case c.namespace.UID != c.lifecycle.Spec.NamespaceUID,
-		c.operation == initialize && (c.namespace.DeletionTimestamp != nil || !helper.IsClosed(c.namespace)):
+	case namespace.UID != c.lifecycle.Spec.NamespaceUID && c.operation == finalize:
+		namespace = gone(c.lifecycle)
+	case namespace.UID != c.lifecycle.Spec.NamespaceUID,
+		c.operation == initialize && (namespace.DeletionTimestamp != nil || !helper.IsClosed(namespace)):
 		return nil, errOver
 	}
+	c.object = namespace
 	return c, nil
 }
 
 // watched returns the call that a namespace needs as the watches show it, or nil. A deletion precedes a turn. The call has no
-// namespace yet.
+// object yet.
 func (r *Runner) watched(name string) *call {
 	for _, o := range []operation{finalize, initialize} {
 		if r.watches[o] == nil {
 			continue
 		}
 		object, _, _ := r.watches[o].GetStore().GetByKey(name) // a cache has no error
-		if lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle); ok && r.may(o, lifecycle) && !r.hasEnded(o, lifecycle) {
+		if lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle); ok && r.may(o, lifecycle) && !r.hasEnded(ended{lifecycle.UID, o}) {
 			return &call{runner: r, lifecycle: lifecycle, operation: o}
 		}
 	}
@@ -164,11 +187,15 @@ func (r *Runner) may(o operation, lifecycle *v1alpha1.NamespaceLifecycle) bool {
 // call calls the author's function. A panic is an error.
 func (r *Runner) call(ctx context.Context, c *call) (err error) {
 	defer recovered(ctx, &err)
-	function := r.options.Initialize
-	if c.operation == finalize {
-		function = r.options.Finalize
+	ctx = context.WithValue(ctx, callKey{}, c)
+	switch namespace, ok := c.object.(*corev1.Namespace); {
+	case !ok:
+		return r.options.InitializeObject(ctx, c.object.DeepCopyObject().(Object))
+	case c.operation == finalize:
+		return r.options.Finalize(ctx, namespace.DeepCopy())
+	default:
+		return r.options.Initialize(ctx, namespace.DeepCopy())
 	}
-	return function(context.WithValue(ctx, callKey{}, c), c.namespace.DeepCopy())
 }
 
 // recovered turns a panic into an error.
@@ -179,9 +206,12 @@ func recovered(ctx context.Context, err *error) {
 	}
 }
 
-// remove removes this initializer from the lifecycle. A patch of the pending initializers needs no resourceVersion, so
+// remove removes this initializer from the lifecycle, pod or Job. A patch of the pending initializers needs no resourceVersion, so
 // those that finish at the same time do not conflict.
 func (r *Runner) remove(ctx context.Context, c *call) error {
+	if c.lifecycle == nil {
+		return r.removeFromObject(ctx, c.object)
+	}
 	if c.operation == finalize {
 		return r.write(ctx, c, func(lifecycle *v1alpha1.NamespaceLifecycle) {
 			lifecycle.Spec.Finalizers = slices.DeleteFunc(lifecycle.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerName(r.options.Name) })
@@ -200,8 +230,12 @@ func (r *Runner) remove(ctx context.Context, c *call) error {
 	return err
 }
 
-// fail makes the initialization fail.
+// fail makes the initialization fail. A pod or Job waits until a deadline, or until a user acts.
 func (r *Runner) fail(ctx context.Context, c *call, reason error) error {
+	if c.lifecycle == nil {
+		r.warn(c, reason)
+		return nil
+	}
 	return r.write(ctx, c, func(lifecycle *v1alpha1.NamespaceLifecycle) {
 		lifecycle.Spec.Initializers.FailedInitializer = r.options.Name
 		lifecycle.Spec.Initializers.Result = &metav1.Status{
@@ -271,40 +305,11 @@ func (r *Runner) patch(ctx context.Context, lifecycle *v1alpha1.NamespaceLifecyc
 	return updated, notFoundIsOver(err)
 }
 
-// begin adds a turn, and returns the function that removes it.
-func (r *Runner) begin(c *call) (finish func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.turns[c.lifecycle.Name] = c
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.turns, c.lifecycle.Name)
-	}
-}
-
-// end writes the end of a turn. The watch shows it later, so it is remembered until then.
-func (r *Runner) end(c *call, write func() error) error {
-	turn := ended{c.lifecycle.UID, c.operation}
-	r.mu.Lock()
-	r.ended.Insert(turn)
-	r.mu.Unlock()
-	// gofail: var initializerBeforeWrite struct{}
-	err := write()
-	// gofail: var initializerAfterWrite struct{}
-	if err != nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.ended.Delete(turn)
-	}
-	return err
-}
-
 // hasEnded reports whether this process ended a turn that the watch still shows.
-func (r *Runner) hasEnded(o operation, lifecycle *v1alpha1.NamespaceLifecycle) bool {
+func (r *Runner) hasEnded(turn ended) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.ended.Has(ended{lifecycle.UID, o})
+	return r.ended.Has(turn)
 }
 
 // shorten cuts a message to the length that the server accepts.
