@@ -73,11 +73,6 @@ func (r registered) isServed() bool {
 	return entry != nil && entry.ReportTime != nil
 }
 
-// excludedNamespaces returns the namespaces in which no object waits: those that are exempt by name, and the one of nsinit.
-func excludedNamespaces(exemptions *installation.ExemptionList, own string) []string {
-	return sets.List(sets.New(metav1.NamespaceSystem, own).Insert(exemptions.Values(installation.KeyNamespaces)...))
-}
-
 // reporters returns the namespaces of the service accounts that serve an initializer. Their objects do not wait for it, so that it does
 // not wait for itself. This gives no right: who reports can also remove the name.
 func reporters(configurations []*v1alpha1.InitializerConfiguration, name string) []string {
@@ -122,7 +117,8 @@ func compile(configurations []*v1alpha1.InitializerConfiguration, exemptions *in
 func complete(template *admissionregistrationv1.MutatingAdmissionPolicy, resource string, configurations []*v1alpha1.InitializerConfiguration,
 	exemptions *installation.ExemptionList, own string,
 ) (stamp, others *admissionregistrationv1.MutatingAdmissionPolicy) {
-	excluded := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: excludedNamespaces(exemptions, own)}
+	excluded := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn,
+		Values: sets.List(sets.New(metav1.NamespaceSystem, own).Insert(exemptions.Values(installation.KeyNamespaces)...))}
 	notExempt := admissionregistrationv1.MatchCondition{Name: "not-exempt", Expression: fmt.Sprintf(
 		`!(%s.exists(prefix, request.namespace.startsWith(prefix)) || request.userInfo.username in %s || request.userInfo.?groups.orValue([]).exists(group, group in %s))`,
 		list(exemptions.Values(installation.KeyNamePrefixes)), list(exemptions.Values(installation.KeyUsers)), list(exemptions.Values(installation.KeyGroups)))}
@@ -172,68 +168,39 @@ func complete(template *admissionregistrationv1.MutatingAdmissionPolicy, resourc
 // common returns a requirement that every namespace meets that one of the selectors selects, and its opposite. There is none if the selectors
 // have no label in common.
 func common(selectors []*metav1.LabelSelector) (in, out []metav1.LabelSelectorRequirement) {
-	values := map[string]sets.Set[string]{} // of a label that has to exist, there are none
+	required := map[string][][]string{} // the values of each label that all selectors so far require. If a label has to exist, there are none
 	for i, selector := range selectors {
-		own := map[string]sets.Set[string]{}
 		for _, r := range requirementsOf(selector) {
-			if r.Operator == metav1.LabelSelectorOpIn || r.Operator == metav1.LabelSelectorOpExists {
-				own[r.Key] = sets.New(r.Values...)
-			}
-		}
-		if i == 0 {
-			values = own
-		}
-		maps.DeleteFunc(values, func(key string, _ sets.Set[string]) bool { return own[key] == nil })
-		for key, all := range values {
-			if values[key] = all.Union(own[key]); len(all) == 0 || len(own[key]) == 0 {
-				values[key] = sets.Set[string]{}
+			if values := required[r.Key]; len(values) >= i && (r.Operator == metav1.LabelSelectorOpIn || r.Operator == metav1.LabelSelectorOpExists) {
+				required[r.Key] = append(values[:i], r.Values)
 			}
 		}
 	}
-	if len(values) == 0 {
+	maps.DeleteFunc(required, func(_ string, values [][]string) bool { return len(values) < len(selectors) })
+	if len(required) == 0 {
 		return nil, nil
 	}
-	key := slices.Min(slices.Collect(maps.Keys(values)))
-	is, not, all := metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist, sets.List(values[key])
-	if len(all) > 0 {
-		is, not = metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn
+	key := slices.Min(slices.Collect(maps.Keys(required)))
+	if slices.ContainsFunc(required[key], func(values []string) bool { return len(values) == 0 }) {
+		return []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpExists}}, []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist}}
 	}
-	return []metav1.LabelSelectorRequirement{{Key: key, Operator: is, Values: all}}, []metav1.LabelSelectorRequirement{{Key: key, Operator: not, Values: all}}
-}
-
-// show has a policy show a text in a dry run.
-func show(policy *admissionregistrationv1.MutatingAdmissionPolicy, text string) *admissionregistrationv1.MutatingAdmissionPolicy {
-	policy = policy.DeepCopy()
-	expression := &policy.Spec.Mutations[0].JSONPatch.Expression
-	*expression = strings.Replace(*expression, "VERSION", text, 1)
-	return policy
-}
-
-// binding returns the binding of a policy.
-func binding(policy string) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
-	return &admissionregistrationv1.MutatingAdmissionPolicyBinding{
-		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingAdmissionPolicyBinding"},
-		ObjectMeta: metav1.ObjectMeta{Name: policy},
-		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: policy},
-	}
+	values := sets.List(sets.New(slices.Concat(required[key]...)...))
+	return []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values}}, []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: values}}
 }
 
 // variables returns the variables that selections read: the namespace and its creator, as in pkg/expressions.
-func variables() (all []admissionregistrationv1.Variable) {
-	for _, v := range [][2]string{
-		{"labels", `namespaceObject.metadata.?labels.orValue({})`},
-		{"annotations", `namespaceObject.metadata.?annotations.orValue({})`},
-		{"requester", `variables.annotations[?"` + v1alpha1.AnnotationCreatedBy + `"].orValue("")`},
-		{"onBehalfOf", `variables.annotations[?"` + v1alpha1.AnnotationOnBehalfOf + `"].orValue("")`},
-		{"creator", `variables.requester != "" && variables.onBehalfOf != "" ? variables.onBehalfOf : variables.requester`},
-		{"creatorGroups", `variables.creator != variables.requester ? ["` + user.AllAuthenticated + `"] : ` +
+func variables() []admissionregistrationv1.Variable {
+	return []admissionregistrationv1.Variable{
+		{Name: "labels", Expression: `namespaceObject.metadata.?labels.orValue({})`},
+		{Name: "annotations", Expression: `namespaceObject.metadata.?annotations.orValue({})`},
+		{Name: "requester", Expression: `variables.annotations[?"` + v1alpha1.AnnotationCreatedBy + `"].orValue("")`},
+		{Name: "onBehalfOf", Expression: `variables.annotations[?"` + v1alpha1.AnnotationOnBehalfOf + `"].orValue("")`},
+		{Name: "creator", Expression: `variables.requester != "" && variables.onBehalfOf != "" ? variables.onBehalfOf : variables.requester`},
+		{Name: "creatorGroups", Expression: `variables.creator != variables.requester ? ["` + user.AllAuthenticated + `"] : ` +
 			bounded(`variables.annotations[?"`+v1alpha1.AnnotationCreatedByGroups+`"].orValue("").split("\n").filter(group, group != "")`, "groups")},
-		{"namespaceObject", `{"metadata": {"name": dyn(namespaceObject.metadata.name), "uid": dyn(namespaceObject).metadata.uid, ` +
+		{Name: "namespaceObject", Expression: `{"metadata": {"name": dyn(namespaceObject.metadata.name), "uid": dyn(namespaceObject).metadata.uid, ` +
 			`"labels": dyn(` + bounded("variables.labels", "labels") + `), "annotations": dyn(` + bounded("variables.annotations", "annotations") + `)}}`},
-	} {
-		all = append(all, admissionregistrationv1.Variable{Name: v[0], Expression: v[1]})
 	}
-	return all
 }
 
 // requirementsOf returns the requirements of a selector in the order of their keys.
@@ -289,12 +256,10 @@ func culprit(err error, policy *admissionregistrationv1.MutatingAdmissionPolicy,
 	}
 	for _, cause := range status.ErrStatus.Details.Causes {
 		variable, initializer := 0, 0
-		if _, err := fmt.Sscanf(cause.Field, "spec.variables[%d]", &variable); err != nil || variable < 0 || variable >= len(policy.Spec.Variables) {
-			continue
-		}
-		all := ordered(configurations)
-		if _, err := fmt.Sscanf(policy.Spec.Variables[variable].Name, selectedPrefix+"%d", &initializer); err == nil && initializer < len(all) {
-			return all[initializer].configuration
+		if n, _ := fmt.Sscanf(cause.Field, "spec.variables[%d]", &variable); n == 1 && variable < len(policy.Spec.Variables) {
+			if n, _ := fmt.Sscanf(policy.Spec.Variables[variable].Name, selectedPrefix+"%d", &initializer); n == 1 {
+				return ordered(configurations)[initializer].configuration
+			}
 		}
 	}
 	return nil

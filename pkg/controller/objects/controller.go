@@ -14,11 +14,11 @@ import (
 	"strings"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -117,8 +117,9 @@ func (c *Controller) installed(ctx context.Context) (types.UID, error) {
 // session is what the controller knows while the component is installed.
 type session struct {
 	*Controller
-	// guard is the UID of the guard that owns the policies.
+	// guard is the UID of the guard that owns the policies. The session ends when the guard has another one.
 	guard          types.UID
+	end            context.CancelFunc
 	queue          workers.Queue
 	configurations listers.InitializerConfigurationLister
 	// stores are the informers of pods, and of the metadata of Jobs, that wait, by resource.
@@ -131,22 +132,25 @@ type session struct {
 	delay time.Duration
 }
 
-// jobs is the resource of Jobs.
-var jobs = batchv1.SchemeGroupVersion.WithResource("jobs") //nolint:gochecknoglobals // a constant
+// resourceOf returns one of v1alpha1.HeldResources with its group and version.
+func resourceOf(resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: v1alpha1.HeldResources()[resource], Version: "v1", Resource: resource}
+}
 
 // run works until the component is removed or installed again.
 func (c *Controller) run(ctx context.Context, guard types.UID) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	configurations := nsinitinformers.NewSharedInformerFactory(c.Nsinit, 0).Nsinit().V1alpha1().InitializerConfigurations()
 	s := &session{
 		Controller:     c,
 		guard:          guard,
+		end:            end,
 		queue:          workers.NewQueue(Name, c.Clock, minRetryDelay, maxRetryDelay),
 		configurations: configurations.Lister(),
 		stores: map[string]cache.SharedIndexInformer{
-			"pods": informers.NewSharedInformerFactoryWithOptions(c.Core, 0, informers.WithTweakListOptions(onlyWaiting)).Core().V1().Pods().Informer(),
-			"jobs": metadatainformer.NewFilteredMetadataInformer(c.Metadata, jobs, metav1.NamespaceAll, 0, cache.Indexers{}, onlyWaiting).Informer(),
+			"pods": informers.NewSharedInformerFactoryWithOptions(c.Core, period, informers.WithTweakListOptions(onlyWaiting)).Core().V1().Pods().Informer(),
+			"jobs": metadatainformer.NewFilteredMetadataInformer(c.Metadata, resourceOf("jobs"), metav1.NamespaceAll, period, cache.Indexers{}, onlyWaiting).Informer(),
 		},
 		rejected: map[string]string{},
 	}
@@ -165,7 +169,9 @@ func (c *Controller) run(ctx context.Context, guard types.UID) error {
 	errs := []error{watch(configurations.Informer(), func(old, updated any) {
 		if !sameInput(old, updated) {
 			s.queue.Add(keyPolicies)
-			s.enqueueWaiting()
+			for key := range s.waiting() {
+				s.queue.Add(key)
+			}
 		}
 	})}
 	for resource, informer := range s.stores {
@@ -177,20 +183,7 @@ func (c *Controller) run(ctx context.Context, guard types.UID) error {
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return errors.New("stopped before the caches were filled")
 	}
-	go func() {
-		defer cancel()
-		for ctx.Err() == nil {
-			if uid, err := s.installed(ctx); err == nil && uid != guard {
-				return
-			}
-			s.queue.Add(keyPolicies)
-			s.enqueueWaiting()
-			select {
-			case <-ctx.Done():
-			case <-c.Clock.After(period):
-			}
-		}
-	}()
+	s.queue.Add(keyPolicies)
 	workers.Run(ctx, s.queue, workerCount, s.reconcile)
 	return nil
 }
@@ -200,17 +193,14 @@ func onlyWaiting(options *metav1.ListOptions) { options.LabelSelector = v1alpha1
 
 // trim is a cache.TransformFunc that keeps what decides about an object that waits.
 func trim(object any) (any, error) {
-	accessor, ok := object.(metav1.Object)
-	if !ok {
-		return object, nil
+	if accessor, ok := object.(metav1.Object); ok {
+		accessor.SetManagedFields(nil)
+		accessor.SetAnnotations(nil)
 	}
-	kept := metav1.ObjectMeta{Namespace: accessor.GetNamespace(), Name: accessor.GetName(), UID: accessor.GetUID(), ResourceVersion: accessor.GetResourceVersion(),
-		CreationTimestamp: accessor.GetCreationTimestamp(), DeletionTimestamp: accessor.GetDeletionTimestamp()}
 	if pod, ok := object.(*corev1.Pod); ok {
-		return &corev1.Pod{ObjectMeta: kept, Spec: corev1.PodSpec{SchedulingGates: pod.Spec.SchedulingGates}}, nil
+		pod.Spec, pod.Status = corev1.PodSpec{SchedulingGates: pod.Spec.SchedulingGates}, corev1.PodStatus{}
 	}
-	kept.Labels = accessor.GetLabels()
-	return &metav1.PartialObjectMetadata{ObjectMeta: kept}, nil
+	return object, nil
 }
 
 // sameInput says whether two versions of a configuration differ only in what this controller writes.
@@ -240,15 +230,17 @@ func (s *session) enqueue(resource string, old, object any) {
 	}
 }
 
-// enqueueWaiting adds every object that waits.
-func (s *session) enqueueWaiting() {
+// waiting returns the pending initializers of each object that waits, by the key of the object.
+func (s *session) waiting() map[string][]string {
+	all := map[string][]string{}
 	for resource, informer := range s.stores {
 		for _, object := range informer.GetStore().List() {
 			if accessor, ok := object.(metav1.Object); ok && len(helper.PendingOfObject(accessor)) > 0 {
-				s.queue.Add(resource + "/" + accessor.GetNamespace() + "/" + accessor.GetName())
+				all[resource+"/"+cache.MetaObjectToName(accessor).String()] = helper.PendingOfObject(accessor)
 			}
 		}
 	}
+	return all
 }
 
 // reconcile takes the next step with one object, or with the policies.

@@ -8,6 +8,7 @@ package objects
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,8 +18,9 @@ import (
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,52 +90,47 @@ func TestHold(t *testing.T) {
 	guards := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsGuard}}
 	guards.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 	client, status := fake.NewClientset(
-		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsGuard, UID: "guard"}},
-		guards,
-		&admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsRelease}},
-		&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsRelease}},
+		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsGuard, UID: "guard"}}, guards,
 	), nsinitfake.NewClientset(configurations[0], configurations[1], configurations[2])
 	shows, lags, removed, fails := "", "", false, false
-	var written []string // the policies in the order in which they are written
-	client.PrependReactor("patch", "mutatingadmissionpolicies", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		written = append(written, action.(clienttesting.PatchAction).GetName())
-		body := string(action.(clienttesting.PatchAction).GetPatch())
-		if action.(clienttesting.PatchAction).GetName() == probe {
-			next := regexp.MustCompile(v1alpha1.PendingPrefix + `v\w+\.\d`).FindString(body)
+	r := newRegistry()
+	r.refuse = func(name string, spec admissionregistrationv1.MutatingAdmissionPolicySpec) error {
+		if name == probe {
+			next := regexp.MustCompile(`v\w+\.\d`).FindString(spec.Mutations[0].JSONPatch.Expression)
 			if fails && strings.HasSuffix(next, ".2") {
-				return true, nil, errors.New("connection refused")
+				return errors.New("connection refused")
 			}
 			shows = next
 		}
-		if before, _, bad := strings.Cut(body, "(bad\\n)"); bad {
-			_, variables, _ := strings.Cut(before, `"variables"`)
-			variable := strings.Count(variables, `"expression"`) - 1
-			return true, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "MutatingAdmissionPolicy"}, "nsinit-objects-pods",
-				field.ErrorList{field.Invalid(field.NewPath("spec", "variables").Index(variable).Child("expression"), "bad", "undeclared reference")})
+		if i := slices.IndexFunc(spec.Variables, func(v admissionregistrationv1.Variable) bool { return strings.Contains(v.Expression, "(bad\n)") }); i >= 0 {
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "MutatingAdmissionPolicy"}, name,
+				field.ErrorList{field.Invalid(field.NewPath("spec", "variables").Index(i).Child("expression"), "bad", "undeclared reference")})
 		}
-		return false, nil, nil
-	})
-	client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		pod := action.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
-		pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: cmp.Or(lags, shows)}}
+		return nil
+	}
+	client.PrependReactor("create", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		lease := action.(clienttesting.CreateAction).GetObject().(*coordinationv1.Lease).DeepCopy()
+		if lease.Name != probe || action.GetNamespace() != own || len(action.(clienttesting.CreateActionImpl).CreateOptions.DryRun) == 0 {
+			t.Errorf("%s/%s is created", action.GetNamespace(), lease.Name)
+		}
+		lease.Spec.HolderIdentity = new(cmp.Or(lags, shows))
 		if removed {
-			if err := client.Tracker().Delete(admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingadmissionpolicies"), "", prefix+"pods"); err != nil {
-				t.Error(err)
-			}
+			delete(r.objects, policies+"/"+prefix+"pods")
 		}
-		return true, pod, nil
+		return true, lease, nil
 	})
 	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	exempt := exemptionsOf(map[string]string{"namespaces": "default"})
+	ended := false
 	s := &session{
-		Controller: New(Dependencies{Core: client, Nsinit: status, Clock: clock, Namespace: own}), guard: "guard", queue: workers.NewQueue("test", clock, time.Second, time.Second),
-		stores: map[string]cache.SharedIndexInformer{}, rejected: map[string]string{},
+		Controller: New(Dependencies{Core: client, Nsinit: status, Metadata: r.client(), Clock: clock, Namespace: own}), guard: "guard", end: func() { ended = true },
+		queue: workers.NewQueue("test", clock, time.Second, time.Second), stores: map[string]cache.SharedIndexInformer{}, rejected: map[string]string{},
 	}
 	defer s.queue.ShutDown()
 	// reconcile returns the conditions, and which policies were written.
 	reconcile := func() (conditions, writes []string) {
 		t.Helper()
-		written = nil
+		r.policies = nil
 		if err := s.reconcilePolicies(t.Context(), configurations, exempt); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +143,7 @@ func TestHold(t *testing.T) {
 			conditions = append(conditions, string(condition.Status)+" "+condition.Reason)
 			*c = *live
 		}
-		return conditions, written
+		return conditions, r.policies
 	}
 	waits, holds := []string{"False NotEvaluated", "False Rejected", "False NotEvaluated"}, []string{"True Verified", "False Rejected", "True Verified"}
 	each := []string{prefix + "pods", prefix + "jobs-others", probe}
@@ -157,12 +154,17 @@ func TestHold(t *testing.T) {
 			t.Errorf("%d: %q after the writes %q", i, conditions, writes)
 		}
 	}
+	for key, object := range r.objects {
+		if object.Name != installation.ObjectsRelease && (len(object.OwnerReferences) != 1 || object.OwnerReferences[0].UID != "guard") {
+			t.Errorf("%s belongs to %v", key, object.OwnerReferences)
+		}
+	}
 	clock.Step(recheck)
 	removed = true
 	if conditions, writes := reconcile(); !slices.Equal(conditions, waits) || len(writes) > 0 {
 		t.Errorf("removed: %q after the writes %q", conditions, writes)
 	}
-	removed, lags = false, gateOf("old")
+	removed, lags = false, "old"
 	if _, writes := reconcile(); !slices.Equal(writes, each) {
 		t.Errorf("the writes %q", writes)
 	}
@@ -189,45 +191,54 @@ func TestHold(t *testing.T) {
 			t.Errorf("%s: %v", mode, err)
 		}
 	}
-	// Another client adds a condition to the policy, and the next write of the probe fails.
-	stamps := client.AdmissionregistrationV1().MutatingAdmissionPolicies()
-	stamp, err := stamps.Get(t.Context(), prefix+"pods", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
+	// Another client adds a condition to the policy, and again while nsinit writes the others. It also changes a binding.
+	want := r.policy(t, prefix+"pods")
+	r.add(t, prefix+"pods")
+	r.store(bindings, prefix+"pods", nil, json.RawMessage(`{"policyName":"another"}`))
+	r.after = func(name string) {
+		if r.after = func(string) {}; name != prefix+"pods" {
+			t.Errorf("%s was written first", name)
+		}
+		r.add(t, prefix+"pods")
 	}
-	stamp.Generation++
-	stamp.Spec.MatchConditions = append(stamp.Spec.MatchConditions, admissionregistrationv1.MatchCondition{Name: "never", Expression: "false"})
-	if _, err := stamps.Update(t.Context(), stamp, metav1.UpdateOptions{FieldManager: "another"}); err != nil {
-		t.Fatal(err)
-	}
-	clock.Step(recheck)
-	client.ClearActions()
-	if conditions, writes := reconcile(); !slices.Equal(conditions, waits) || !slices.Equal(writes, each) {
-		t.Errorf("changed: %q after the writes %q", conditions, writes)
-	}
-	var deleted []string
-	for _, action := range client.Actions() {
-		if action, ok := action.(clienttesting.DeleteAction); ok && action.GetName() == prefix+"pods" {
-			deleted = append(deleted, action.GetResource().Resource)
+	for i, writes := range [][]string{each, each, {probe}, nil} {
+		clock.Step(recheck)
+		r.bindings = nil
+		conditions, written := reconcile()
+		if !slices.Equal(conditions, waits) && i < 3 || !slices.Equal(written, writes) || slices.Contains(r.bindings, prefix+"pods") != (i < 2) {
+			t.Errorf("changed, %d: %q after the writes %q, %q", i, conditions, written, r.bindings)
 		}
 	}
-	if want := []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}; !slices.Equal(deleted, want) {
-		t.Errorf("deleted %q, not %q", deleted, want)
+	if diff := gocmp.Diff(want, r.policy(t, prefix+"pods")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
+	if spec := string(r.objects[bindings+"/"+prefix+"pods"].spec); !strings.Contains(spec, `"`+prefix+`pods"`) {
+		t.Errorf("the binding is %s", spec)
+	}
+	// A write of the probe fails, so all policies are written again.
+	r.add(t, prefix+"pods")
+	clock.Step(recheck)
+	_, _ = reconcile()
 	fails = true
 	if err := s.reconcilePolicies(t.Context(), configurations, exempt); err == nil {
 		t.Error("the probe was written")
 	}
 	fails = false
+	if _, writes := reconcile(); !slices.Equal(writes, each) {
+		t.Errorf("after an error: the writes %q", writes)
+	}
 	_, _ = reconcile()
-	_, _ = reconcile()
-	if conditions, _ := reconcile(); !slices.Equal(conditions, holds) {
+	if conditions, _ := reconcile(); !slices.Equal(conditions, holds) || ended {
 		t.Errorf("after an error: %q", conditions)
 	}
 	s.guard = "former"
 	clock.Step(recheck)
-	if err := s.reconcilePolicies(t.Context(), configurations, exempt); err == nil {
-		t.Error("the guard is another one")
+	if err := s.reconcilePolicies(t.Context(), configurations, exempt); err == nil || !ended {
+		t.Errorf("the guard is another one: %v", err)
+	}
+	ended = false
+	if err := s.reconcilePolicies(t.Context(), configurations, nil); err == nil || !ended {
+		t.Errorf("the guard is another one, and the list of exemptions does not exist: %v", err)
 	}
 	if err := s.notInstalled(t.Context()); err != nil {
 		t.Error(err)

@@ -8,27 +8,28 @@ package objects
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/yaml"
+	"k8s.io/utils/ptr"
 
 	"github.com/nsinit/nsinit/pkg/controller/configuration"
-	"github.com/nsinit/nsinit/pkg/controller/gate"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
 )
 
@@ -48,41 +49,54 @@ const (
 	reasonError = "Error"
 )
 
-// errNotEvaluated means that kube-apiserver does not evaluate a policy yet.
-var errNotEvaluated = errors.New("kube-apiserver does not evaluate the policies yet")
+var (
+	errNotEvaluated = errors.New("kube-apiserver does not evaluate the policies yet")
+	errNotSupported = errors.New("kube-apiserver serves no MutatingAdmissionPolicy in version v1: initializers for pods and Jobs need Kubernetes 1.36")
+)
 
-// recheck is the least time between two verifications of policies that do not change: less than a period, so that each period has one.
-const recheck = period / 2
+const (
+	// recheck is the least time between two verifications of policies that do not change: less than a period, so that each period has one.
+	recheck = period / 2
+	// rounds is how often kube-apiserver has to evaluate a new probe. It reads the policies one after the other, so the first probe can be
+	// newer than what else it evaluates. When it evaluates a probe that was written after that, it evaluates all of them.
+	rounds = 2
+
+	policies = "mutatingadmissionpolicies"
+	bindings = "mutatingadmissionpolicybindings"
+)
 
 // applied is a version of the policies.
 type applied struct {
 	version string
-	// since is when the version became the current one, and checked when kube-apiserver last evaluated it, or zero.
-	since, checked time.Time
-	// written identifies the objects as this session wrote them.
-	written string
-	// round counts the writes of the probe. kube-apiserver reads the policies one after the other, so a probe can be newer than what else it
-	// evaluates. When it evaluates a probe that was written after that, it evaluates all of them.
+	// round counts the writes of the probe. It is 0 until all policies are written.
 	round int
+	// written has the policies and bindings as this session wrote them, see read.
+	written map[string]string
+	// checked is when kube-apiserver last evaluated the version, or zero.
+	checked time.Time
 }
+
+// text is what the probe shows.
+func (a *applied) text() string { return fmt.Sprintf("%s.%d", a.version, a.round) }
 
 // reconcilePolicies brings the policies in line with all configurations, and writes their status.
 func (s *session) reconcilePolicies(ctx context.Context, configurations []*v1alpha1.InitializerConfiguration, exempt *installation.ExemptionList) error {
+	s.queue.AddAfter(keyPolicies, period)
 	reason, message := reasonVerified, "kube-apiserver holds new pods and Jobs as this configuration says"
 	err := s.hold(ctx, configurations, exempt)
 	switch {
 	case errors.Is(err, errNotEvaluated):
-		reason, message, err = reasonNotEvaluated, errNotEvaluated.Error(), nil
+		reason, message, err = reasonNotEvaluated, err.Error(), nil
 		s.delay = min(max(2*s.delay, verifyPeriod), maxRetryDelay)
 		s.queue.AddAfter(keyPolicies, s.delay)
-	case isUnsupported(err):
-		reason, message, err = reasonNotSupported, "kube-apiserver serves no MutatingAdmissionPolicy in version v1: initializers for pods and Jobs need Kubernetes 1.36", nil
+	case errors.Is(err, errNotSupported):
+		reason, message, err = reasonNotSupported, err.Error(), nil
 	case err != nil:
 		reason, message = reasonError, err.Error()
 	default:
 		s.delay = 0
 	}
-	effective, waiting, errs := ordered(configurations), s.waiting(), []error{err}
+	effective, waiting, errs := byName(configurations), s.waiting(), []error{err}
 	for _, c := range configurations {
 		reason, message := reason, message
 		if why := s.rejected[versionOf(c)]; why != "" {
@@ -93,222 +107,180 @@ func (s *session) reconcilePolicies(ctx context.Context, configurations []*v1alp
 	return errors.Join(errs...)
 }
 
-// versionOf identifies a version of a configuration.
-func versionOf(c *v1alpha1.InitializerConfiguration) string {
-	return fmt.Sprintf("%s/%s/%d", c.Name, c.UID, c.Generation)
+// versionOf identifies a version of an object without its status.
+func versionOf(object metav1.Object) string {
+	return fmt.Sprintf("%s/%s/%d", object.GetName(), object.GetUID(), object.GetGeneration())
 }
 
 // hold writes the policies, and verifies that kube-apiserver evaluates them.
 func (s *session) hold(ctx context.Context, configurations []*v1alpha1.InitializerConfiguration, exempt *installation.ExemptionList) error {
 	if exempt == nil {
-		return fmt.Errorf("the ConfigMap %s/%s does not exist: apply the manifests or the chart of nsinit again", s.Namespace, installation.Exemptions)
+		_, err := s.read(ctx) // the component may have been removed
+		return errors.Join(err, fmt.Errorf("the ConfigMap %s/%s does not exist: apply the manifests or the chart of nsinit again", s.Namespace, installation.Exemptions))
 	}
 	accepted := slices.DeleteFunc(slices.Clone(configurations), func(c *v1alpha1.InitializerConfiguration) bool { return s.rejected[versionOf(c)] != "" })
-	policies, version, err := compile(accepted, exempt, s.Namespace)
+	all, version, err := compile(accepted, exempt, s.Namespace)
 	if err != nil {
 		return err
 	}
 	current := &s.applied
 	switch {
 	case current.version != version:
-		*current, s.delay = applied{version: version, since: s.Clock.Now()}, 0
+		*current, s.delay = applied{version: version}, 0
 	case !current.checked.IsZero() && s.Clock.Since(current.checked) < recheck:
 		return nil
 	}
 	first := current.checked.IsZero()
 	current.checked = time.Time{}
-	before, changed, err := s.identity(ctx)
+	live, err := s.read(ctx)
 	if err != nil {
 		return err
 	}
-	if before != current.written || before == "" { // another client may have changed them
-		if err := s.discard(ctx, changed); err != nil {
+	next := applied{version: version, round: 1, written: live}
+	if current.round > 0 && maps.Equal(live, current.written) { // otherwise, another client may have changed them
+		shown, err := s.shown(ctx)
+		if err != nil {
 			return err
 		}
-		for _, one := range policies[:len(policies)-1] {
-			if err := s.write(ctx, one); err != nil {
-				if c := culprit(err, one.Policy, accepted); c != nil {
-					s.rejected[versionOf(c)] = err.Error()
-					return s.hold(ctx, configurations, exempt) // without the rejected one
-				}
-				return err
+		// kube-apiserver can evaluate a policy for a moment after it was deleted.
+		after, err := s.read(ctx)
+		switch {
+		case err != nil:
+			return err
+		case shown != current.text() || !maps.Equal(live, after):
+			return errNotEvaluated
+		case current.round == rounds:
+			if first {
+				klog.FromContext(ctx).Info("kube-apiserver evaluates the policies of the current configurations")
+			}
+			current.checked = s.Clock.Now()
+			return nil
+		}
+		next.round, s.delay = current.round+1, 0
+		all = all[len(all)-1:] // only the probe
+	}
+	*current = applied{version: version} // until all of them are written
+	probe := all[len(all)-1].Policy.Spec.Mutations[0].JSONPatch
+	probe.Expression = strings.Replace(probe.Expression, "VERSION", next.text(), 1)
+	for _, one := range all {
+		if err := s.write(ctx, one, next.written); err != nil {
+			if c := culprit(err, one.Policy, accepted); c != nil {
+				s.rejected[versionOf(c)] = err.Error()
+				return s.hold(ctx, configurations, exempt) // without the rejected one
+			}
+			return err
+		}
+	}
+	*current = next
+	return errNotEvaluated
+}
+
+// read returns the versions of the policies and their bindings, by resource and name. The error is that an object of the component does not
+// exist, or that the guard is not that of the session, which then ends: kube-apiserver deletes its policies.
+func (s *session) read(ctx context.Context) (map[string]string, error) {
+	switch guard, err := s.installed(ctx); {
+	case err != nil:
+		return nil, err
+	case guard != s.guard:
+		s.end()
+		return nil, fmt.Errorf("the policy %s was deleted or created again", installation.ObjectsGuard)
+	}
+	versions := map[string]string{}
+	for _, resource := range []string{policies, bindings} {
+		list, err := s.Metadata.Resource(registrations(resource)).List(ctx, metav1.ListOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, errNotSupported
+		case err != nil:
+			return nil, fmt.Errorf("cannot list %s: %w", resource, err)
+		}
+		for i := range list.Items {
+			if object := &list.Items[i]; strings.HasPrefix(object.Name, prefix) {
+				versions[resource+"/"+object.Name] = versionOf(object)
 			}
 		}
-		current.round = 0
-		return s.showNext(ctx, policies[len(policies)-1])
+		if versions[resource+"/"+installation.ObjectsRelease] == "" {
+			return nil, fmt.Errorf("%s has no %s: apply the component objects again", resource, installation.ObjectsRelease)
+		}
 	}
-	evaluated, err := s.evaluated(ctx)
-	if err != nil {
-		return err
-	}
-	// kube-apiserver can evaluate a policy for a moment after it was deleted.
-	after, _, err := s.identity(ctx)
-	if err != nil {
-		return err
-	}
+	guards, err := s.Core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(ctx, installation.ObjectsGuard, metav1.GetOptions{})
 	switch {
-	case before != after || !slices.Equal(evaluated, []string{current.shown()}):
-		return errNotEvaluated
-	case current.round == 1:
-		s.delay = 0
-		return s.showNext(ctx, policies[len(policies)-1])
-	case first:
-		klog.FromContext(ctx).Info("kube-apiserver evaluates the policies of the current configurations", "after", s.Clock.Since(current.since))
+	case err != nil:
+		return nil, fmt.Errorf("%w: apply the component objects again", err)
+	case !slices.Contains(guards.Spec.ValidationActions, admissionregistrationv1.Deny) || guards.Spec.MatchResources != nil:
+		return nil, fmt.Errorf("the binding of %s was changed: delete it, and apply the component objects again", installation.ObjectsGuard)
 	}
-	current.checked = s.Clock.Now()
+	return versions, nil
+}
+
+func registrations(resource string) schema.GroupVersionResource {
+	return admissionregistrationv1.SchemeGroupVersion.WithResource(resource)
+}
+
+// write writes a policy and its binding, and their versions. It deletes a policy that must not exist, and keeps its binding, which has no
+// effect then: if the policy exists again, the binding is older than the probe.
+func (s *session) write(ctx context.Context, one compiled, versions map[string]string) error {
+	if err := s.put(ctx, bindings, "MutatingAdmissionPolicyBinding", one.Name, admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: one.Name}, versions); err != nil {
+		return err
+	}
+	if one.Policy != nil {
+		return s.put(ctx, policies, "MutatingAdmissionPolicy", one.Name, one.Policy.Spec, versions)
+	}
+	delete(versions, policies+"/"+one.Name)
+	return utilapierrors.IgnoreAbsent(s.Metadata.Resource(registrations(policies)).Delete(ctx, one.Name, metav1.DeleteOptions{}))
+}
+
+// put creates an object as a dependent of the guard, or replaces its spec: server-side apply would keep what another client added. Both
+// are patches, for which the controller has rights only on these names.
+func (s *session) put(ctx context.Context, resource, kind, name string, spec any, versions map[string]string) error {
+	group := admissionregistrationv1.SchemeGroupVersion.String()
+	owners := []metav1.OwnerReference{{APIVersion: group, Kind: "ValidatingAdmissionPolicy", Name: installation.ObjectsGuard, UID: s.guard}}
+	patchType, patch := types.ApplyPatchType, any(map[string]any{"apiVersion": group, "kind": kind, "metadata": map[string]any{"ownerReferences": owners}, "spec": spec})
+	if versions[resource+"/"+name] != "" {
+		patchType, patch = types.JSONPatchType, []map[string]any{
+			{"op": "add", "path": "/metadata/ownerReferences", "value": owners}, {"op": "replace", "path": "/spec", "value": spec}}
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	written, err := s.Metadata.Resource(registrations(resource)).Patch(ctx, name, patchType, data, metav1.PatchOptions{FieldManager: installation.ControllerManager})
+	if err != nil {
+		return fmt.Errorf("cannot write %s/%s: %w", resource, name, err)
+	}
+	versions[resource+"/"+name] = versionOf(written)
 	return nil
 }
 
-// shown is what the probe shows.
-func (a *applied) shown() string { return fmt.Sprintf("%s.%d", a.version, a.round) }
-
-// showNext writes the probe again, and remembers what was written.
-func (s *session) showNext(ctx context.Context, last compiled) (err error) {
-	s.applied.round, s.applied.written = s.applied.round+1, ""
-	if err = s.write(ctx, compiled{last.Name, show(last.Policy, s.applied.shown())}); err == nil {
-		if s.applied.written, _, err = s.identity(ctx); err == nil {
-			err = errNotEvaluated
-		}
-	}
-	return err
-}
-
-// discard deletes policies and their bindings. Server-side apply would keep what another client added to them.
-func (s *session) discard(ctx context.Context, names sets.Set[string]) error {
-	registrations := s.Core.AdmissionregistrationV1()
-	var errs []error
-	for _, name := range sets.List(names) {
-		klog.FromContext(ctx).Info("Another client changed a policy or its binding: it is written again", "name", name)
-		errs = append(errs, utilapierrors.IgnoreAbsent(registrations.MutatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})),
-			utilapierrors.IgnoreAbsent(registrations.MutatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{})))
-	}
-	return errors.Join(errs...)
-}
-
-// write applies a policy and its binding. It deletes a policy that must not exist, and keeps its binding, which has no effect then: if the
-// policy exists again, the binding is older than the probe.
-func (s *session) write(ctx context.Context, one compiled) error {
-	registrations := s.Core.AdmissionregistrationV1()
-	guard := gate.OwnerOf("ValidatingAdmissionPolicy", installation.ObjectsGuard, registrations.ValidatingAdmissionPolicies().Get)
-	bindings, err := objectOf(registrations.MutatingAdmissionPolicyBindings(), binding(one.Name), guard)
+// shown creates the probe in a dry run. It returns what the policy for it shows.
+func (s *session) shown(ctx context.Context) (string, error) {
+	lease, err := s.Core.CoordinationV1().Leases(s.Namespace).Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: probe}},
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
-		return err
+		return "", err
 	}
-	if err := bindings.Apply(ctx); err != nil {
-		return err
-	}
-	if one.Policy == nil {
-		return utilapierrors.IgnoreAbsent(registrations.MutatingAdmissionPolicies().Delete(ctx, one.Name, metav1.DeleteOptions{}))
-	}
-	policies, err := objectOf(registrations.MutatingAdmissionPolicies(), one.Policy, guard)
-	if err != nil {
-		return err
-	}
-	return policies.Apply(ctx)
+	return ptr.Deref(lease.Spec.HolderIdentity, ""), nil
 }
 
-// identity returns what identifies the versions of the policies and their bindings, and the names of those in which another client owns a part
-// of the spec. The error is that an object of the component does not exist, or that the guard is not that of the session: kube-apiserver then
-// deletes the policies of the session.
-func (s *session) identity(ctx context.Context) (identity string, changed sets.Set[string], err error) {
-	registrations := s.Core.AdmissionregistrationV1()
-	policies, err := registrations.MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
-	if isUnsupported(err) {
-		return "", nil, err
-	}
-	bindings, bindingsErr := registrations.MutatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-	guard, guardErr := registrations.ValidatingAdmissionPolicies().Get(ctx, installation.ObjectsGuard, metav1.GetOptions{})
-	guards, guardsErr := registrations.ValidatingAdmissionPolicyBindings().Get(ctx, installation.ObjectsGuard, metav1.GetOptions{})
-	if err := errors.Join(err, bindingsErr, guardErr, guardsErr); err != nil {
-		return "", nil, fmt.Errorf("%w: apply the component objects again", err)
-	}
-	if guard.UID != s.guard {
-		return "", nil, fmt.Errorf("ValidatingAdmissionPolicy %s was created again", installation.ObjectsGuard)
-	}
-	if !slices.Contains(guards.Spec.ValidationActions, admissionregistrationv1.Deny) || guards.Spec.MatchResources != nil {
-		return "", nil, fmt.Errorf("the binding of %s was changed: delete it, and apply the component objects again", installation.ObjectsGuard)
-	}
-	released := 0
-	changed = sets.New[string]()
-	versions := func(object *metav1.ObjectMeta) {
-		switch {
-		case object.Name == installation.ObjectsRelease:
-			released++
-		case strings.HasPrefix(object.Name, prefix):
-			identity += fmt.Sprintf("%s/%s/%d ", object.Name, object.UID, object.Generation)
-			if slices.ContainsFunc(object.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-				return entry.Manager != installation.ControllerManager && entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:spec"`)
-			}) {
-				changed.Insert(object.Name)
-			}
-		}
-	}
-	for i := range policies.Items {
-		versions(&policies.Items[i].ObjectMeta)
-	}
-	for i := range bindings.Items {
-		versions(&bindings.Items[i].ObjectMeta)
-	}
-	if released < 2 {
-		return "", nil, fmt.Errorf("the policy %s or its binding does not exist: apply the component objects again", installation.ObjectsRelease)
-	}
-	return identity, changed, nil
-}
-
-// isUnsupported says whether kube-apiserver does not have a kind.
-func isUnsupported(err error) bool {
-	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "the server could not find the requested resource")
-}
-
-func objectOf[T, C any](client gate.Client[T, C], object any, owner gate.Owner) (gate.Object, error) {
-	manifest, err := yaml.Marshal(object)
-	if err != nil {
-		return gate.Object{}, err
-	}
-	return gate.NewObject(client, installation.DefaultNamespace, string(manifest), owner)
-}
-
-// evaluated creates the probe in a dry run. It returns what the policy for it shows.
-func (s *session) evaluated(ctx context.Context) ([]string, error) {
-	yes, no := true, false
-	pod, err := s.Core.CoreV1().Pods(s.Namespace).Create(ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: probe, Namespace: s.Namespace},
-		Spec: corev1.PodSpec{ // as the level restricted of Pod Security demands
-			RestartPolicy:   corev1.RestartPolicyNever,
-			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
-			Containers: []corev1.Container{{Name: "probe", Image: "none", SecurityContext: &corev1.SecurityContext{
-				AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			}}},
-		},
-	}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	if err != nil {
-		return nil, err
-	}
-	return helper.PendingOfObject(pod), nil
-}
-
-// writeStatus writes the status of a configuration if it has changed.
-func (s *session) writeStatus(ctx context.Context, c *v1alpha1.InitializerConfiguration, reason, message string, effective []registered, waiting [][]string) error {
-	updated, names, now := c.DeepCopy(), make([]string, 0, len(c.Initializers)), s.Clock.Now()
-	for _, initializer := range c.Initializers {
+// writeStatus writes the status of a configuration if it has changed. effective are the initializers that have an effect.
+func (s *session) writeStatus(ctx context.Context, c *v1alpha1.InitializerConfiguration, reason, message string, effective map[string]*v1alpha1.Initializer, waiting map[string][]string) error {
+	updated, now := c.DeepCopy(), s.Clock.Now()
+	var names, inactive, shadowed []string
+	for i := range c.Initializers {
+		initializer := registered{&c.Initializers[i], c}
 		names = append(names, initializer.Name)
+		switch {
+		case effective[initializer.Name] != initializer.Initializer:
+			shadowed = append(shadowed, initializer.Name)
+		case !initializer.isServed():
+			inactive = append(inactive, initializer.Name)
+		}
 	}
-	if reason == reasonVerified {
-		inactive, shadowed := sets.New[string](), sets.New(names...)
-		for _, initializer := range effective {
-			if initializer.configuration == c {
-				shadowed.Delete(initializer.Name)
-				if !initializer.isServed() {
-					inactive.Insert(initializer.Name)
-				}
-			}
-		}
-		if len(inactive) > 0 {
-			message += "; no object waits for " + strings.Join(sets.List(inactive), ", ") + " before a program reports that it serves this initializer (activation WhenServed)"
-		}
-		if len(shadowed) > 0 && c.DeletionTimestamp == nil {
-			message += "; the entries of " + strings.Join(sets.List(shadowed), ", ") + " have no effect, because another configuration, whose name is less, has entries with these names"
-		}
+	if reason == reasonVerified && len(inactive) > 0 {
+		message += "; no object waits for " + strings.Join(inactive, ", ") + " before a program reports that it serves this initializer (activation WhenServed)"
+	}
+	if reason == reasonVerified && len(shadowed) > 0 && c.DeletionTimestamp == nil {
+		message += "; the entries of " + strings.Join(shadowed, ", ") + " have no effect, because another configuration, whose name is less, has entries with these names"
 	}
 	setInForce(updated, reason, message, now)
 	updated.Status.ObservedGeneration, updated.Status.PendingObjects = c.Generation, 0
@@ -357,18 +329,4 @@ func (c *Controller) notInstalled(ctx context.Context) error {
 		errs = append(errs, c.updateStatus(ctx, old, updated))
 	}
 	return errors.Join(errs...)
-}
-
-// waiting returns the pending initializers of each object that waits.
-func (s *session) waiting() (all [][]string) {
-	for _, informer := range s.stores {
-		for _, object := range informer.GetStore().List() {
-			if accessor, ok := object.(metav1.Object); ok {
-				if pending := helper.PendingOfObject(accessor); len(pending) > 0 {
-					all = append(all, pending)
-				}
-			}
-		}
-	}
-	return all
 }

@@ -20,6 +20,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -31,8 +32,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
@@ -75,7 +76,7 @@ func (r *request) attributes(t *testing.T) *admission.VersionedAttributes {
 	t.Helper()
 	gvk, resource := corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods")
 	if _, ok := r.object.(*batchv1.Job); ok {
-		gvk, resource = batchv1.SchemeGroupVersion.WithKind("Job"), jobs
+		gvk, resource = batchv1.SchemeGroupVersion.WithKind("Job"), resourceOf("jobs")
 	}
 	r.object.GetObjectKind().SetGroupVersionKind(gvk)
 	operation := admission.Create
@@ -651,9 +652,17 @@ func TestTake(t *testing.T) {
 	pod, job := podOf("x/y", gateOf("a.example.com")), jobOf(true, map[string]string{gateOf("a.example.com"): "0"}, nil)
 	pod.Namespace, pod.ResourceVersion, job.Namespace, job.ResourceVersion = "n", "7", "n", "8"
 	events := record.NewFakeRecorder(10)
-	client := fake.NewClientset(pod, job)
-	s := &session{Controller: New(Dependencies{Core: client, Events: events, Clock: clock.RealClock{}})}
 	metadata := &metav1.PartialObjectMetadata{ObjectMeta: job.ObjectMeta}
+	client := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
+	deleted := false
+	client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if deleted {
+			return true, nil, apierrors.NewNotFound(action.GetResource().GroupResource(), "p")
+		}
+		deleted = action.GetVerb() == "delete"
+		return true, metadata, nil
+	})
+	s := &session{Controller: New(Dependencies{Metadata: client, Events: events, Clock: clock.RealClock{}})}
 	names := []string{"a.example.com"}
 	for _, err := range []error{
 		s.take(t.Context(), "jobs", metadata, skip, names), s.take(t.Context(), "jobs", metadata, fail, names),
@@ -673,7 +682,7 @@ func TestTake(t *testing.T) {
 		}
 	}
 	wants := []string{`{"metadata":{"labels":{"initializers.nsinit.dev/a.example.com":null},"resourceVersion":"8","uid":"3"}}`, `"type":"FailureTarget"`,
-		`{"metadata":{"resourceVersion":"7","uid":"2"},"spec":{"schedulingGates":[{"name":"x/y"}]}}`, "delete 2 7", "delete 2 7"}
+		`{"metadata":{"resourceVersion":"7","uid":"2"},"spec":{"schedulingGates":[{"$patch":"delete","name":"initializers.nsinit.dev/a.example.com"}]}}`, "delete 2 7", "delete 2 7"}
 	for _, want := range wants {
 		if !slices.ContainsFunc(bodies, func(body string) bool { return strings.Contains(body, want) }) {
 			t.Errorf("no request has %s: %q", want, bodies)
