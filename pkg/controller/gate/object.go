@@ -29,24 +29,23 @@ type Object struct {
 	Name string
 
 	// owner is the delivered object with which the object is removed, such as its policy.
-	owner  Owner
+	owner  owner
 	get    func(ctx context.Context) error
 	apply  func(ctx context.Context, owner metav1.OwnerReference) error
 	remove func(ctx context.Context, options metav1.DeleteOptions) error
 }
 
-// Owner is an object of the manifests.
-type Owner struct {
+// owner is an object of the manifests.
+type owner struct {
 	kind, name string
 	uid        func(ctx context.Context) (types.UID, error)
 }
 
 // String implements fmt.Stringer.
-func (o Owner) String() string { return o.kind + " " + o.name }
+func (o owner) String() string { return o.kind + " " + o.name }
 
-// OwnerOf returns an object of the manifests.
-func OwnerOf[T metav1.Object](kind, name string, get func(context.Context, string, metav1.GetOptions) (T, error)) Owner {
-	return Owner{kind: kind, name: name, uid: func(ctx context.Context) (types.UID, error) {
+func ownerOf[T metav1.Object](kind, name string, get func(context.Context, string, metav1.GetOptions) (T, error)) owner {
+	return owner{kind: kind, name: name, uid: func(ctx context.Context) (types.UID, error) {
 		object, err := get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return "", err
@@ -61,16 +60,16 @@ type Objects struct{ PolicyStamp, WebhookStamp, Guard Object }
 // NewObjects returns the objects of an installation in a namespace.
 func NewObjects(core kubernetes.Interface, namespace string) (all Objects, err error) {
 	registrations := core.AdmissionregistrationV1()
-	if all.PolicyStamp, err = NewObject(registrations.MutatingAdmissionPolicyBindings(), namespace, artifacts.Stamp(),
-		OwnerOf("MutatingAdmissionPolicy", installation.Stamp, registrations.MutatingAdmissionPolicies().Get)); err != nil {
+	if all.PolicyStamp, err = newObject(registrations.MutatingAdmissionPolicyBindings(), namespace, artifacts.Stamp(),
+		ownerOf("MutatingAdmissionPolicy", installation.Stamp, registrations.MutatingAdmissionPolicies().Get)); err != nil {
 		return Objects{}, err
 	}
-	if all.WebhookStamp, err = NewObject(registrations.MutatingWebhookConfigurations(), namespace, artifacts.StampWebhook(),
-		OwnerOf("MutatingWebhookConfiguration", installation.OpenedBy, registrations.MutatingWebhookConfigurations().Get)); err != nil {
+	if all.WebhookStamp, err = newObject(registrations.MutatingWebhookConfigurations(), namespace, artifacts.StampWebhook(),
+		ownerOf("MutatingWebhookConfiguration", installation.OpenedBy, registrations.MutatingWebhookConfigurations().Get)); err != nil {
 		return Objects{}, err
 	}
-	all.Guard, err = NewObject(registrations.ValidatingAdmissionPolicyBindings(), namespace, artifacts.GuardCreate(),
-		OwnerOf("ValidatingAdmissionPolicy", installation.GuardCreate, registrations.ValidatingAdmissionPolicies().Get))
+	all.Guard, err = newObject(registrations.ValidatingAdmissionPolicyBindings(), namespace, artifacts.GuardCreate(),
+		ownerOf("ValidatingAdmissionPolicy", installation.GuardCreate, registrations.ValidatingAdmissionPolicies().Get))
 	return all, err
 }
 
@@ -78,15 +77,15 @@ func NewObjects(core kubernetes.Interface, namespace string) (all Objects, err e
 // stamped.
 func (o Objects) InOrder() []Object { return []Object{o.Guard, o.PolicyStamp, o.WebhookStamp} }
 
-// Client is a typed client of a kind T with the apply configuration C.
-type Client[T, C any] interface {
+// client is a typed client of a kind T with the apply configuration C.
+type client[T, C any] interface {
 	Get(ctx context.Context, name string, options metav1.GetOptions) (*T, error)
 	Apply(ctx context.Context, configuration *C, options metav1.ApplyOptions) (*T, error)
 	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
 }
 
-// NewObject returns the object of a manifest, for an installation in a namespace.
-func NewObject[T, C any](client Client[T, C], namespace, manifest string, owner Owner) (Object, error) {
+// newObject returns the object of a manifest, for an installation in a namespace.
+func newObject[T, C any](client client[T, C], namespace, manifest string, owner owner) (Object, error) {
 	content := map[string]any{}
 	if err := yaml.Unmarshal([]byte(installation.InNamespace(manifest, namespace)), &content); err != nil {
 		return Object{}, err

@@ -77,23 +77,18 @@ type Controller struct{ Dependencies }
 // New returns a controller that is not running yet.
 func New(d Dependencies) *Controller { return &Controller{d} }
 
-// Run works until the context ends, while the component is installed.
+// Run works until the context ends. While the component is not installed, it only says so.
 func (c *Controller) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), Name))
 	for ctx.Err() == nil {
 		guard, err := c.installed(ctx)
-		switch {
-		case err != nil:
-		case guard != "":
-			if err = c.run(ctx, guard); err == nil {
-				continue // with the new guard, if there is one
-			}
-		default:
-			err = c.notInstalled(ctx)
+		if err == nil {
+			err = c.run(ctx, guard)
 		}
-		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot hold pods and Jobs, retrying")
+		if err == nil || ctx.Err() != nil {
+			continue
 		}
+		klog.FromContext(ctx).Error(err, "Cannot hold pods and Jobs, retrying")
 		select {
 		case <-ctx.Done():
 		case <-c.Clock.After(period):
@@ -114,15 +109,15 @@ func (c *Controller) installed(ctx context.Context) (types.UID, error) {
 	return guard.UID, nil
 }
 
-// session is what the controller knows while the component is installed.
+// session is what the controller knows until the component is installed, or while it is.
 type session struct {
 	*Controller
-	// guard is the UID of the guard that owns the policies. The session ends when the guard has another one.
+	// guard is the UID of the guard that owns the policies, or "". The session ends when this changes.
 	guard          types.UID
 	end            context.CancelFunc
 	queue          workers.Queue
 	configurations listers.InitializerConfigurationLister
-	// stores are the informers of pods, and of the metadata of Jobs, that wait, by resource.
+	// stores are the informers of pods, and of the metadata of Jobs, that wait, by resource. There are none without the component.
 	stores map[string]cache.SharedIndexInformer
 	// applied are the policies that this session wrote. Only one worker uses this and what follows at a time.
 	applied applied
@@ -137,7 +132,7 @@ func resourceOf(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: v1alpha1.HeldResources()[resource], Version: "v1", Resource: resource}
 }
 
-// run works until the component is removed or installed again.
+// run works until the component is installed, removed or installed again.
 func (c *Controller) run(ctx context.Context, guard types.UID) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -148,11 +143,12 @@ func (c *Controller) run(ctx context.Context, guard types.UID) error {
 		end:            end,
 		queue:          workers.NewQueue(Name, c.Clock, minRetryDelay, maxRetryDelay),
 		configurations: configurations.Lister(),
-		stores: map[string]cache.SharedIndexInformer{
-			"pods": informers.NewSharedInformerFactoryWithOptions(c.Core, period, informers.WithTweakListOptions(onlyWaiting)).Core().V1().Pods().Informer(),
-			"jobs": metadatainformer.NewFilteredMetadataInformer(c.Metadata, resourceOf("jobs"), metav1.NamespaceAll, period, cache.Indexers{}, onlyWaiting).Informer(),
-		},
-		rejected: map[string]string{},
+		stores:         map[string]cache.SharedIndexInformer{},
+		rejected:       map[string]string{},
+	}
+	if guard != "" {
+		s.stores["pods"] = informers.NewSharedInformerFactoryWithOptions(c.Core, period, informers.WithTweakListOptions(onlyWaiting)).Core().V1().Pods().Informer()
+		s.stores["jobs"] = metadatainformer.NewFilteredMetadataInformer(c.Metadata, resourceOf("jobs"), metav1.NamespaceAll, period, cache.Indexers{}, onlyWaiting).Informer()
 	}
 	defer s.queue.ShutDown()
 	synced := []cache.InformerSynced{c.Exemptions.HasSynced}
@@ -180,9 +176,7 @@ func (c *Controller) run(ctx context.Context, guard types.UID) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
-		return errors.New("stopped before the caches were filled")
-	}
+	cache.WaitForCacheSync(ctx.Done(), synced...)
 	s.queue.Add(keyPolicies)
 	workers.Run(ctx, s.queue, workerCount, s.reconcile)
 	return nil

@@ -240,14 +240,12 @@ func TestHold(t *testing.T) {
 	if err := s.reconcilePolicies(t.Context(), configurations, nil); err == nil || !ended {
 		t.Errorf("the guard is another one, and the list of exemptions does not exist: %v", err)
 	}
-	if err := s.notInstalled(t.Context()); err != nil {
-		t.Error(err)
+	if err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), installation.ObjectsGuard, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	for _, c := range configurations {
-		live, err := status.NsinitV1alpha1().InitializerConfigurations().Get(t.Context(), c.Name, metav1.GetOptions{})
-		if err != nil || meta.FindStatusCondition(live.Status.Conditions, v1alpha1.ConditionInForce).Reason != reasonNotInstalled {
-			t.Errorf("%v %v", live.Status, err)
-		}
+	s.guard, s.rejected, ended = "", nil, false
+	if conditions, writes := reconcile(); !slices.Equal(conditions, slices.Repeat([]string{"False NotInstalled"}, 3)) || len(writes) > 0 || ended {
+		t.Errorf("not installed: %q after the writes %q", conditions, writes)
 	}
 }
 

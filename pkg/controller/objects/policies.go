@@ -51,6 +51,7 @@ const (
 
 var (
 	errNotEvaluated = errors.New("kube-apiserver does not evaluate the policies yet")
+	errNotInstalled = errors.New("new pods and Jobs do not wait: install the component objects")
 	errNotSupported = errors.New("kube-apiserver serves no MutatingAdmissionPolicy in version v1: initializers for pods and Jobs need Kubernetes 1.36")
 )
 
@@ -89,6 +90,8 @@ func (s *session) reconcilePolicies(ctx context.Context, configurations []*v1alp
 		reason, message, err = reasonNotEvaluated, err.Error(), nil
 		s.delay = min(max(2*s.delay, verifyPeriod), maxRetryDelay)
 		s.queue.AddAfter(keyPolicies, s.delay)
+	case errors.Is(err, errNotInstalled):
+		reason, message, err = reasonNotInstalled, errNotInstalled.Error(), nil
 	case errors.Is(err, errNotSupported):
 		reason, message, err = reasonNotSupported, err.Error(), nil
 	case err != nil:
@@ -183,7 +186,9 @@ func (s *session) read(ctx context.Context) (map[string]string, error) {
 		return nil, err
 	case guard != s.guard:
 		s.end()
-		return nil, fmt.Errorf("the policy %s was deleted or created again", installation.ObjectsGuard)
+		return nil, fmt.Errorf("the policy %s was created or deleted", installation.ObjectsGuard)
+	case guard == "":
+		return nil, errNotInstalled
 	}
 	versions := map[string]string{}
 	for _, resource := range []string{policies, bindings} {
@@ -292,7 +297,11 @@ func (s *session) writeStatus(ctx context.Context, c *v1alpha1.InitializerConfig
 	if overdue := configuration.SetServed(names, &updated.Status.Initializers, c.Generation, now); overdue > 0 {
 		s.queue.AddAfter(keyPolicies, overdue)
 	}
-	return s.updateStatus(ctx, c, updated)
+	if equality.Semantic.DeepEqual(c.Status, updated.Status) {
+		return nil
+	}
+	_, err := s.Nsinit.NsinitV1alpha1().InitializerConfigurations().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	return utilapierrors.IgnoreAbsent(err)
 }
 
 // setInForce sets the conditions of a configuration.
@@ -305,28 +314,4 @@ func setInForce(c *v1alpha1.InitializerConfiguration, reason, message string, no
 		condition := metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: c.Generation, LastTransitionTime: metav1.NewTime(now)}
 		meta.SetStatusCondition(&c.Status.Conditions, condition)
 	}
-}
-
-func (c *Controller) updateStatus(ctx context.Context, old, updated *v1alpha1.InitializerConfiguration) error {
-	if equality.Semantic.DeepEqual(old.Status, updated.Status) {
-		return nil
-	}
-	_, err := c.Nsinit.NsinitV1alpha1().InitializerConfigurations().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
-	return utilapierrors.IgnoreAbsent(err)
-}
-
-// notInstalled writes that no configuration is in force.
-func (c *Controller) notInstalled(ctx context.Context) error {
-	configurations, err := c.Nsinit.NsinitV1alpha1().InitializerConfigurations().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for i := range configurations.Items {
-		old := &configurations.Items[i]
-		updated := old.DeepCopy()
-		setInForce(updated, reasonNotInstalled, "new pods and Jobs do not wait: install the component objects", c.Clock.Now())
-		errs = append(errs, c.updateStatus(ctx, old, updated))
-	}
-	return errors.Join(errs...)
 }

@@ -59,27 +59,24 @@ func ValidateInitializerConfiguration(configuration, old *nsinit.InitializerConf
 
 // validateRule accepts only combinations that Kubernetes can hold: a group that is listed must have one of the resources.
 func validateRule(rule *v1alpha1.Rule, path *field.Path) (errs field.ErrorList) {
-	lists := map[string][]string{"apiGroups": rule.APIGroups, "apiVersions": rule.APIVersions, "resources": rule.Resources}
-	for _, name := range []string{"apiGroups", "apiVersions", "resources"} {
-		switch values := lists[name]; {
+	check := func(name string, values []string, known func(value string) bool) {
+		switch {
 		case len(values) == 0:
 			errs = append(errs, field.Required(path.Child(name), onlyHeld))
 		case len(values) > 1 && slices.Contains(values, "*"):
 			errs = append(errs, field.Invalid(path.Child(name), values, "* must be the only item"))
 		}
-	}
-	refuse := func(name string, known func(value string) bool) {
-		for i, value := range lists[name] {
+		for i, value := range values {
 			if !known(value) {
 				errs = append(errs, field.Invalid(path.Child(name).Index(i), value, onlyHeld))
 			}
 		}
 	}
-	refuse("apiGroups", func(group string) bool {
+	check("apiGroups", rule.APIGroups, func(group string) bool {
 		return group == "*" || slices.ContainsFunc(rule.Resources, func(resource string) bool { return group == v1alpha1.HeldResources()[resource] })
 	})
-	refuse("apiVersions", func(version string) bool { return version == "*" || version == "v1" })
-	refuse("resources", func(resource string) bool {
+	check("apiVersions", rule.APIVersions, func(version string) bool { return version == "*" || version == "v1" })
+	check("resources", rule.Resources, func(resource string) bool {
 		group, held := v1alpha1.HeldResources()[resource]
 		return held && (slices.Contains(rule.APIGroups, group) || slices.Contains(rule.APIGroups, "*"))
 	})
