@@ -12,7 +12,6 @@ import (
 	"errors"
 	"strings"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,6 +61,7 @@ func (r *Runner) watchObjects() error {
 	}
 	r.objects = o
 	for resource, informer := range o.informers {
+		r.informers = append(r.informers, informer)
 		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { o.changed(resource, nil, object) },
 			UpdateFunc: func(old, object any) { o.changed(resource, old, object) },
@@ -120,19 +120,6 @@ func (o *objectTurns) over(resource string, object Object, deleted bool) {
 	}
 }
 
-func (o *objectTurns) listed() bool {
-	return o.informers["pods"].HasSynced() && o.informers["jobs"].HasSynced()
-}
-
-func (o *objectTurns) run(ctx context.Context) {
-	for _, informer := range o.informers {
-		go informer.RunWithContext(ctx)
-	}
-	if cache.WaitForCacheSync(ctx.Done(), o.listed) {
-		workers.Run(ctx, o.queue, o.runner.options.Workers, o.take)
-	}
-}
-
 // take calls the function for an object, if it has its turn.
 func (o *objectTurns) take(ctx context.Context, key string) error {
 	resource, name, _ := strings.Cut(key, "/")
@@ -168,8 +155,3 @@ func (r *Runner) removeFromObject(ctx context.Context, object Object) error {
 	}
 	return notFoundIsOver(err)
 }
-
-var (
-	_ Object = (*corev1.Pod)(nil)
-	_ Object = (*batchv1.Job)(nil)
-)

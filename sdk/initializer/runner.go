@@ -60,6 +60,11 @@ type Runner struct {
 	watches map[operation]informers.NamespaceLifecycleIndexInformer
 	// objects are the turns for pods and Jobs. It is nil without InitializeObject.
 	objects *objectTurns
+	// informers are all informers.
+	informers []interface {
+		RunWithContext(ctx context.Context)
+		HasSynced() bool
+	}
 	// waiting says that another replica acts.
 	waiting atomic.Bool
 	// registered says that the configuration has the initializer.
@@ -127,7 +132,7 @@ func (r *Runner) watch(o operation, selector fields.Selector) error {
 	if err := informer.SetTransform(cached.WithoutManagedFields); err != nil {
 		return err
 	}
-	r.watches[o] = informer
+	r.watches[o], r.informers = informer, append(r.informers, informer)
 	_, err := informer.AddTypedEventHandler(informers.NamespaceLifecycleFilteringHandler{
 		FilterFunc: func(lifecycle *v1alpha1.NamespaceLifecycle) bool { // nil: it was deleted, and its last state is not known
 			return lifecycle != nil && (o == initialize || r.takesPart(lifecycle))
@@ -183,11 +188,8 @@ func (r *Runner) Run(ctx context.Context) error {
 // act takes turns until the context ends or Alongside returns an error.
 func (r *Runner) act(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, informer := range r.watches {
+	for _, informer := range r.informers {
 		group.Go(func() error { informer.RunWithContext(ctx); return nil })
-	}
-	if r.objects != nil {
-		group.Go(func() error { r.objects.run(ctx); return nil })
 	}
 	if cache.WaitForCacheSync(ctx.Done(), r.listed) {
 		if r.options.Alongside != nil {
@@ -200,6 +202,9 @@ func (r *Runner) act(ctx context.Context) error {
 		}
 		if !r.options.DryRun {
 			group.Go(func() error { r.reportServed(ctx); return nil })
+		}
+		if r.objects != nil {
+			group.Go(func() error { workers.Run(ctx, r.objects.queue, r.options.Workers, r.objects.take); return nil })
 		}
 		klog.FromContext(ctx).Info("Waiting for namespaces", "workers", r.options.Workers)
 		workers.Run(ctx, r.queue, r.options.Workers, r.take)
@@ -214,12 +219,12 @@ func (r *Runner) HasSynced() bool {
 }
 
 func (r *Runner) listed() bool {
-	for _, informer := range r.watches {
+	for _, informer := range r.informers {
 		if !informer.HasSynced() {
 			return false
 		}
 	}
-	return r.objects == nil || r.objects.listed()
+	return true
 }
 
 // Retry immediately calls the functions for every namespace whose last call failed. It is for initializers that observe

@@ -24,7 +24,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"github.com/nsinit/nsinit/pkg/controller/configuration"
@@ -133,7 +132,6 @@ func (s *session) hold(ctx context.Context, configurations []*v1alpha1.Initializ
 	case !current.checked.IsZero() && s.Clock.Since(current.checked) < recheck:
 		return nil
 	}
-	first := current.checked.IsZero()
 	current.checked = time.Time{}
 	live, err := s.read(ctx)
 	if err != nil {
@@ -153,9 +151,6 @@ func (s *session) hold(ctx context.Context, configurations []*v1alpha1.Initializ
 		case shown != current.text() || !maps.Equal(live, after):
 			return errNotEvaluated
 		case current.round == rounds:
-			if first {
-				klog.FromContext(ctx).Info("kube-apiserver evaluates the policies of the current configurations")
-			}
 			current.checked = s.Clock.Now()
 			return nil
 		}

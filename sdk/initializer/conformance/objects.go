@@ -59,22 +59,20 @@ func (s *suite) testObjects(t *testing.T) {
 }
 
 // entry returns the entry of the initializer in an InitializerConfiguration, and the time of its last report.
-func (s *suite) entry(ctx context.Context) (entry v1alpha1.Initializer, reported *metav1.MicroTime, err error) {
+func (s *suite) entry(ctx context.Context) (v1alpha1.Initializer, *metav1.MicroTime, error) {
 	list, err := s.nsinit.NsinitV1alpha1().InitializerConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return entry, nil, err
+		return v1alpha1.Initializer{}, nil, err
 	}
+	_, report := helper.ObjectRegistration(list.Items, s.Name)
 	for _, configuration := range list.Items {
-		i := slices.IndexFunc(configuration.Initializers, func(i v1alpha1.Initializer) bool { return i.Name == s.Name })
-		if i < 0 {
-			continue
+		for _, entry := range configuration.Initializers {
+			if entry.Name == s.Name {
+				return entry, report.ReportTime, nil
+			}
 		}
-		if report := helper.ReportOf(configuration.Status.Initializers, s.Name); report != nil {
-			reported = report.ReportTime
-		}
-		return configuration.Initializers[i], reported, nil
 	}
-	return entry, nil, fmt.Errorf("no InitializerConfiguration registers %q", s.Name)
+	return v1alpha1.Initializer{}, nil, fmt.Errorf("no InitializerConfiguration registers %q", s.Name)
 }
 
 // testOrder: the initializer does not act on an object before its turn, and removes only its own name.
