@@ -12,9 +12,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
@@ -27,7 +30,7 @@ func waitingPod(uid types.UID, name string) *corev1.Pod {
 
 func newObjectRunner(t *testing.T, dryRun bool, function ObjectFunc) *objectTurns {
 	t.Helper()
-	runner, err := New(Options{Name: "a.example.com", Core: fake.NewClientset(), Nsinit: nsinitfake.NewClientset(), InitializeObject: function, DryRun: dryRun, Events: record.NewFakeRecorder(10)})
+	runner, err := New(Options{Name: "a.example.com", Core: fake.NewClientset(waitingPod("1", "a.example.com")), Nsinit: nsinitfake.NewClientset(), InitializeObject: function, DryRun: dryRun, Events: record.NewFakeRecorder(10)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,5 +87,79 @@ func TestObjectCalls(t *testing.T) {
 			}
 			o.queue.ShutDown()
 		}
+	}
+}
+
+// TestObjectEnds: the function is called again after an error, and not after the pod was written. If the pod does not exist any more, nothing is
+// kept of it.
+func TestObjectEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		err, write   error
+		ended, again bool
+	}{
+		"done":            {nil, nil, true, false},
+		"an error":        {errors.New("later"), nil, false, true},
+		"a refused write": {nil, errors.New("refused"), false, true},
+		"another pod":     {nil, apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("UID")), false, false},
+		"no pod":          {nil, apierrors.NewNotFound(corev1.Resource("pods"), "p"), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newObjectRunner(t, false, func(context.Context, Object) error { return test.err })
+			defer o.queue.ShutDown()
+			client := o.runner.options.Core.(*fake.Clientset)
+			client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return test.write != nil, nil, test.write })
+			if err := o.informers["pods"].GetStore().Add(waitingPod("1", "a.example.com")); err != nil {
+				t.Fatal(err)
+			}
+			if err := o.take(t.Context(), "pods/n/p"); (err != nil) != test.again {
+				t.Error(err)
+			}
+			if o.runner.hasEnded(ended{"1", initialize}) != test.ended {
+				t.Errorf("%v, want %t", o.runner.ended, test.ended)
+			}
+			if len(o.runner.turns) > 0 {
+				t.Errorf("calls in progress: %v", o.runner.turns)
+			}
+			pod, err := client.CoreV1().Pods("n").Get(t.Context(), "p", metav1.GetOptions{})
+			if err != nil || (len(pod.Spec.SchedulingGates) == 0) != test.ended {
+				t.Errorf("%v %v", pod.Spec.SchedulingGates, err)
+			}
+		})
+	}
+}
+
+// TestObjectOver: a call ends when its object does not wait any more, or does not exist. An older object of the same name does not matter.
+func TestObjectOver(t *testing.T) {
+	own := waitingPod("1", "a.example.com")
+	deleting := own.DeepCopy()
+	deleting.DeletionTimestamp = &metav1.Time{}
+	for name, test := range map[string]struct {
+		event func(o *objectTurns)
+		over  bool
+	}{
+		"an update":       {func(o *objectTurns) { o.changed("pods", own, own) }, false},
+		"a deletion":      {func(o *objectTurns) { o.deleted("pods", own) }, true},
+		"a former pod":    {func(o *objectTurns) { o.deleted("pods", waitingPod("0", "a.example.com")) }, false},
+		"another pod":     {func(o *objectTurns) { o.changed("pods", own, waitingPod("2", "a.example.com")) }, true},
+		"being deleted":   {func(o *objectTurns) { o.changed("pods", own, deleting) }, true},
+		"the turn ends":   {func(o *objectTurns) { o.changed("pods", own, waitingPod("1", "b.example.com")) }, true},
+		"another's turns": {func(o *objectTurns) { o.changed("jobs", own, waitingPod("1", "b.example.com")) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var o *objectTurns
+			o = newObjectRunner(t, false, func(ctx context.Context, _ Object) error {
+				if test.event(o); (ctx.Err() != nil) != test.over {
+					t.Errorf("over: %v", ctx.Err())
+				}
+				return ctx.Err()
+			})
+			defer o.queue.ShutDown()
+			if err := o.informers["pods"].GetStore().Add(own); err != nil {
+				t.Fatal(err)
+			}
+			if err := o.take(t.Context(), "pods/n/p"); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
