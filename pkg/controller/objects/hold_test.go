@@ -8,6 +8,7 @@ package objects
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
@@ -94,6 +96,7 @@ func TestHold(t *testing.T) {
 	), nsinitfake.NewClientset(configurations[0], configurations[1], configurations[2])
 	shows, lags, removed, fails := "", "", false, false
 	r := newRegistry()
+	r.store(policies, prefix+"jobs", nil, json.RawMessage(`{}`)) // of an earlier session
 	r.refuse = func(name string, spec admissionregistrationv1.MutatingAdmissionPolicySpec) error {
 		if name == probe {
 			next := regexp.MustCompile(`v\w+\.\d`).FindString(spec.Mutations[0].JSONPatch.Expression)
@@ -150,12 +153,20 @@ func TestHold(t *testing.T) {
 	for i, want := range []struct{ conditions, writes []string }{
 		{waits, append([]string{prefix + "pods"}, each...)}, {waits, []string{probe}}, {holds, nil}, {holds, nil}, // the first one was refused
 	} {
+		r.store(policies, "another", nil, json.RawMessage(fmt.Sprintf(`{"changed":%d}`, i)))
 		if conditions, writes := reconcile(); !slices.Equal(conditions, want.conditions) || !slices.Equal(writes, want.writes) {
 			t.Errorf("%d: %q after the writes %q", i, conditions, writes)
 		}
+		if i == 0 {
+			clock.Step(verifyPeriod)
+			waitQueued(t, s.queue)
+		}
+	}
+	if r.objects[policies+"/"+prefix+"jobs"] != nil || r.objects[bindings+"/"+prefix+"jobs"] == nil {
+		t.Error("a policy that must not exist does, or its binding does not")
 	}
 	for key, object := range r.objects {
-		if object.Name != installation.ObjectsRelease && (len(object.OwnerReferences) != 1 || object.OwnerReferences[0].UID != "guard") {
+		if strings.HasPrefix(object.Name, prefix) && object.Name != installation.ObjectsRelease && (len(object.OwnerReferences) != 1 || object.OwnerReferences[0].UID != "guard") {
 			t.Errorf("%s belongs to %v", key, object.OwnerReferences)
 		}
 	}
@@ -168,7 +179,7 @@ func TestHold(t *testing.T) {
 	if _, writes := reconcile(); !slices.Equal(writes, each) {
 		t.Errorf("the writes %q", writes)
 	}
-	for range 12 {
+	for range 12 { // the delay doubles
 		if conditions, writes := reconcile(); !slices.Equal(conditions, waits) || len(writes) > 0 {
 			t.Errorf("%q after the writes %q", conditions, writes)
 		}
@@ -177,7 +188,9 @@ func TestHold(t *testing.T) {
 		t.Errorf("the next try is after %s", s.delay)
 	}
 	lags = ""
-	_, _ = reconcile()
+	if _, _ = reconcile(); s.delay != verifyPeriod {
+		t.Errorf("after progress, the next try is after %s", s.delay)
+	}
 	if conditions, _ := reconcile(); !slices.Equal(conditions, holds) {
 		t.Error(conditions)
 	}
@@ -190,6 +203,26 @@ func TestHold(t *testing.T) {
 		if err := s.reconcilePolicies(t.Context(), configurations, exempt); (err != nil) != (mode != admissionregistrationv1.Deny) {
 			t.Errorf("%s: %v", mode, err)
 		}
+	}
+	for name, change := range map[string]func(){
+		"no release":               func() { delete(r.objects, policies+"/"+installation.ObjectsRelease) },
+		"no binding of release":    func() { delete(r.objects, bindings+"/"+installation.ObjectsRelease) },
+		"a guard of one namespace": func() { guards.Spec.MatchResources = &admissionregistrationv1.MatchResources{} },
+	} {
+		clock.Step(recheck)
+		change()
+		if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Update(t.Context(), guards, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.reconcilePolicies(t.Context(), configurations, exempt); err == nil || ended {
+			t.Errorf("%s: no error", name)
+		}
+		r.store(policies, installation.ObjectsRelease, nil, nil)
+		r.store(bindings, installation.ObjectsRelease, nil, nil)
+		guards.Spec.MatchResources = nil
+	}
+	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Update(t.Context(), guards, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 	// Another client adds a condition to the policy, and again while nsinit writes the others. It also changes a binding.
 	want := r.policy(t, prefix+"pods")
@@ -231,6 +264,15 @@ func TestHold(t *testing.T) {
 	if conditions, _ := reconcile(); !slices.Equal(conditions, holds) || ended {
 		t.Errorf("after an error: %q", conditions)
 	}
+	s.delay, exempt = maxRetryDelay, exemptionsOf(map[string]string{"namespaces": "another"})
+	if _, writes := reconcile(); !slices.Equal(writes, each) || s.delay != verifyPeriod {
+		t.Errorf("another version: the writes %q, the next try is after %s", writes, s.delay)
+	}
+	r.unsupported = true
+	if conditions, _ := reconcile(); conditions[0] != "False NotSupported" || ended {
+		t.Errorf("not supported: %q", conditions)
+	}
+	r.unsupported = false
 	s.guard = "former"
 	clock.Step(recheck)
 	if err := s.reconcilePolicies(t.Context(), configurations, exempt); err == nil || !ended {
@@ -246,6 +288,58 @@ func TestHold(t *testing.T) {
 	s.guard, s.rejected, ended = "", nil, false
 	if conditions, writes := reconcile(); !slices.Equal(conditions, slices.Repeat([]string{"False NotInstalled"}, 3)) || len(writes) > 0 || ended {
 		t.Errorf("not installed: %q after the writes %q", conditions, writes)
+	}
+}
+
+// waitQueued waits until a key is in a queue, and takes it out.
+func waitQueued(t *testing.T, queue workers.Queue) {
+	t.Helper()
+	if err := utilwait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return queue.Len() == 1, nil }); err != nil {
+		t.Fatal(err)
+	}
+	key, _ := queue.Get()
+	queue.Done(key)
+}
+
+// TestPeriod: a session reviews the policies in each period.
+func TestPeriod(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	s := &session{Controller: New(Dependencies{Core: fake.NewClientset(), Clock: clock}), queue: workers.NewQueue("test", clock, time.Second, time.Second)}
+	defer s.queue.ShutDown()
+	if err := s.reconcilePolicies(t.Context(), nil, exemptionsOf(nil)); err != nil {
+		t.Error(err)
+	}
+	clock.Step(period)
+	waitQueued(t, s.queue)
+}
+
+// TestMessages: InForce names the initializers for which no object waits yet, and those without an effect.
+func TestMessages(t *testing.T) {
+	unserved := initializerOf("a.example.com", "pods")
+	unserved.Activation = new(v1alpha1.ActivationWhenServed)
+	first, second := configurationOf("1", unserved, initializerOf("b.example.com")), configurationOf("2", initializerOf("b.example.com"), initializerOf("c.example.com"))
+	status, clock := nsinitfake.NewClientset(first, second), clocktesting.NewFakeClock(time.Unix(1000, 0))
+	s := &session{Controller: New(Dependencies{Nsinit: status, Clock: clock})}
+	waiting := map[string][]string{"pods/n/a": {"c.example.com", "b.example.com"}, "pods/n/b": {"a.example.com"}}
+	for _, test := range []struct {
+		c             *v1alpha1.InitializerConfiguration
+		says, saysNot string
+		pending       int32
+	}{
+		{first, "no object waits for a.example.com before", "have no effect", 2},
+		{second, "the entries of b.example.com have no effect", "before a program reports", 1},
+	} {
+		if err := s.writeStatus(t.Context(), test.c, reasonVerified, "", byName([]*v1alpha1.InitializerConfiguration{first, second}), waiting); err != nil {
+			t.Fatal(err)
+		}
+		live, err := status.NsinitV1alpha1().InitializerConfigurations().Get(t.Context(), test.c.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		message := meta.FindStatusCondition(live.Status.Conditions, v1alpha1.ConditionInForce).Message
+		if !strings.Contains(message, test.says) || strings.Contains(message, test.saysNot) || live.Status.PendingObjects != test.pending {
+			t.Errorf("%s: %d, %s", test.c.Name, live.Status.PendingObjects, message)
+		}
 	}
 }
 

@@ -132,13 +132,12 @@ func (s *session) hold(ctx context.Context, configurations []*v1alpha1.Initializ
 	case !current.checked.IsZero() && s.Clock.Since(current.checked) < recheck:
 		return nil
 	}
-	current.checked = time.Time{}
 	live, err := s.read(ctx)
 	if err != nil {
 		return err
 	}
 	next := applied{version: version, round: 1, written: live}
-	if current.round > 0 && maps.Equal(live, current.written) { // otherwise, another client may have changed them
+	if maps.Equal(live, current.written) { // otherwise, another client may have changed them
 		shown, err := s.shown(ctx)
 		if err != nil {
 			return err

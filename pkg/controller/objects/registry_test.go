@@ -33,6 +33,8 @@ type registry struct {
 	refuse func(name string, spec admissionregistrationv1.MutatingAdmissionPolicySpec) error
 	// after is called after a policy was written.
 	after func(name string)
+	// unsupported says that kube-apiserver does not serve the resources.
+	unsupported bool
 }
 
 type registryObject struct {
@@ -87,6 +89,9 @@ func (r *registry) add(t *testing.T, name string) {
 func (r *registry) client() *metadatafake.FakeMetadataClient {
 	client := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
 	client.PrependReactor("list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if r.unsupported {
+			return true, nil, apierrors.NewNotFound(action.GetResource().GroupResource(), "")
+		}
 		list := &metav1.List{}
 		for _, key := range slices.Sorted(maps.Keys(r.objects)) {
 			if strings.HasPrefix(key, action.GetResource().Resource+"/") {
