@@ -36,7 +36,7 @@ import (
 const (
 	// prefix begins the names of the policies. The names of stamps end with the resource.
 	prefix = "nsinit-objects-"
-	// probe is the name of the pod that shows which version of the policies kube-apiserver evaluates, and of the policy for it.
+	// probe is the name of the Lease that shows which version of the policies kube-apiserver evaluates, and of the policy for it.
 	probe = prefix + "probe"
 )
 
@@ -100,12 +100,11 @@ func compile(configurations []*v1alpha1.InitializerConfiguration, exemptions *in
 		if err := yaml.Unmarshal([]byte(document), template); err != nil {
 			return nil, "", err
 		}
-		resource, found := strings.CutPrefix(template.Name, prefix)
-		if _, held := v1alpha1.HeldResources()[resource]; !found || !held {
-			all = append(all, compiled{template.Name, template})
+		if template.Name == probe {
+			all = append(all, compiled{probe, template})
 			continue
 		}
-		stamp, others := complete(template, resource, configurations, exemptions, own)
+		stamp, others := complete(template, strings.TrimPrefix(template.Name, prefix), configurations, exemptions, own)
 		all = append(all, compiled{template.Name, stamp}, compiled{template.Name + "-others", others})
 	}
 	data, err := json.Marshal(all)
@@ -181,11 +180,11 @@ func common(selectors []*metav1.LabelSelector) (in, out []metav1.LabelSelectorRe
 		return nil, nil
 	}
 	key := slices.Min(slices.Collect(maps.Keys(required)))
+	is, not, values := metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, sets.List(sets.New(slices.Concat(required[key]...)...))
 	if slices.ContainsFunc(required[key], func(values []string) bool { return len(values) == 0 }) {
-		return []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpExists}}, []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist}}
+		is, not, values = metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist, nil
 	}
-	values := sets.List(sets.New(slices.Concat(required[key]...)...))
-	return []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values}}, []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: values}}
+	return []metav1.LabelSelectorRequirement{{Key: key, Operator: is, Values: values}}, []metav1.LabelSelectorRequirement{{Key: key, Operator: not, Values: values}}
 }
 
 // variables returns the variables that selections read: the namespace and its creator, as in pkg/expressions.
