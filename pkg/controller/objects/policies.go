@@ -234,7 +234,7 @@ func (s *session) write(ctx context.Context, one compiled, versions map[string]s
 func (s *session) put(ctx context.Context, resource, kind, name string, spec any, versions map[string]string) error {
 	group := admissionregistrationv1.SchemeGroupVersion.String()
 	owners := []metav1.OwnerReference{{APIVersion: group, Kind: "ValidatingAdmissionPolicy", Name: installation.ObjectsGuard, UID: s.guard}}
-	patchType, patch := types.ApplyPatchType, any(map[string]any{"apiVersion": group, "kind": kind, "metadata": map[string]any{"ownerReferences": owners}, "spec": spec})
+	patchType, patch := types.ApplyPatchType, any(map[string]any{"apiVersion": group, "kind": kind, "metadata": map[string]any{"name": name, "ownerReferences": owners}, "spec": spec})
 	if versions[resource+"/"+name] != "" {
 		patchType, patch = types.JSONPatchType, []map[string]any{
 			{"op": "add", "path": "/metadata/ownerReferences", "value": owners}, {"op": "replace", "path": "/spec", "value": spec}}

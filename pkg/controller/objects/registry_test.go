@@ -120,6 +120,9 @@ func (r *registry) client() *metadatafake.FakeMetadataClient {
 			}
 			err = json.Unmarshal(patch.GetPatch(), &applied)
 			owners, spec = applied.Metadata.OwnerReferences, applied.Spec
+			if applied.Metadata.Name != patch.GetName() {
+				err = apierrors.NewBadRequest("the name of the object does not match the name on the URL")
+			}
 		} else {
 			var operations []struct {
 				Op, Path string
