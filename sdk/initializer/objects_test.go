@@ -104,7 +104,8 @@ func TestObjectEnds(t *testing.T) {
 		"no pod":          {nil, apierrors.NewNotFound(corev1.Resource("pods"), "p"), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := newObjectRunner(t, false, func(context.Context, Object) error { return test.err })
+			calls := 0
+			o := newObjectRunner(t, false, func(context.Context, Object) error { calls++; return test.err })
 			defer o.queue.ShutDown()
 			client := o.runner.options.Core.(*fake.Clientset)
 			client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return test.write != nil, nil, test.write })
@@ -113,6 +114,10 @@ func TestObjectEnds(t *testing.T) {
 			}
 			if err := o.take(t.Context(), "pods/n/p"); (err != nil) != test.again {
 				t.Error(err)
+			}
+			// The watch still shows the turn.
+			if err := o.take(t.Context(), "pods/n/p"); (err != nil) != test.again || (calls == 1) != test.ended {
+				t.Errorf("%d calls: %v", calls, err)
 			}
 			if o.runner.hasEnded(ended{"1", initialize}) != test.ended {
 				t.Errorf("%v, want %t", o.runner.ended, test.ended)

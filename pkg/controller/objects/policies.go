@@ -157,8 +157,8 @@ func (s *session) hold(ctx context.Context, configurations []*v1alpha1.Initializ
 		all = all[len(all)-1:] // only the probe
 	}
 	*current = applied{version: version} // until all of them are written
-	probe := all[len(all)-1].Policy.Spec.Mutations[0].JSONPatch
-	probe.Expression = strings.Replace(probe.Expression, "VERSION", next.text(), 1)
+	shows := all[len(all)-1].Policy.Spec.Mutations[0].JSONPatch
+	shows.Expression = strings.Replace(shows.Expression, "VERSION", next.text(), 1)
 	for _, one := range all {
 		if err := s.write(ctx, one, next.written); err != nil {
 			if c := culprit(err, one.Policy, accepted); c != nil {
@@ -219,7 +219,8 @@ func registrations(resource string) schema.GroupVersionResource {
 // write writes a policy and its binding, and their versions. It deletes a policy that must not exist, and keeps its binding, which has no
 // effect then: if the policy exists again, the binding is older than the probe.
 func (s *session) write(ctx context.Context, one compiled, versions map[string]string) error {
-	if err := s.put(ctx, bindings, "MutatingAdmissionPolicyBinding", one.Name, admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: one.Name}, versions); err != nil {
+	binding := admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: one.Name}
+	if err := s.put(ctx, bindings, "MutatingAdmissionPolicyBinding", one.Name, binding, versions); err != nil {
 		return err
 	}
 	if one.Policy != nil {
@@ -234,7 +235,8 @@ func (s *session) write(ctx context.Context, one compiled, versions map[string]s
 func (s *session) put(ctx context.Context, resource, kind, name string, spec any, versions map[string]string) error {
 	group := admissionregistrationv1.SchemeGroupVersion.String()
 	owners := []metav1.OwnerReference{{APIVersion: group, Kind: "ValidatingAdmissionPolicy", Name: installation.ObjectsGuard, UID: s.guard}}
-	patchType, patch := types.ApplyPatchType, any(map[string]any{"apiVersion": group, "kind": kind, "metadata": map[string]any{"name": name, "ownerReferences": owners}, "spec": spec})
+	metadata := map[string]any{"name": name, "ownerReferences": owners}
+	patchType, patch := types.ApplyPatchType, any(map[string]any{"apiVersion": group, "kind": kind, "metadata": metadata, "spec": spec})
 	if versions[resource+"/"+name] != "" {
 		patchType, patch = types.JSONPatchType, []map[string]any{
 			{"op": "add", "path": "/metadata/ownerReferences", "value": owners}, {"op": "replace", "path": "/spec", "value": spec}}
@@ -262,7 +264,9 @@ func (s *session) shown(ctx context.Context) (string, error) {
 }
 
 // writeStatus writes the status of a configuration if it has changed. effective are the initializers that have an effect.
-func (s *session) writeStatus(ctx context.Context, c *v1alpha1.InitializerConfiguration, reason, message string, effective map[string]*v1alpha1.Initializer, waiting map[string][]string) error {
+func (s *session) writeStatus(ctx context.Context, c *v1alpha1.InitializerConfiguration, reason, message string,
+	effective map[string]*v1alpha1.Initializer, waiting map[string][]string,
+) error {
 	updated, now := c.DeepCopy(), s.Clock.Now()
 	var names, inactive, shadowed []string
 	for i := range c.Initializers {
