@@ -84,7 +84,7 @@ func TestReport(t *testing.T) {
 		"the time until Ready is 6 times the time of one update.",
 		"| 10000 | 22 | 22 |",   // MB: 2 + 10000 * 2 / 1000
 		"need 0.25 cores while", // 10 * 25 ms
-		"| a Secret | 2 | 2.5 (2–3) | 1.125 (1.000–1.250) | 0.900 (0.800–1.000) |", // (2 + 2) / (2 + 2), (3 + 2) / (2 + 2)
+		"| a Secret, without and with nsinit | 2 | 2.5 (2–3) | 1.125 (1.000–1.250) | 0.900 (0.800–1.000) |", // (2 + 2) / (2 + 2), (3 + 2) / (2 + 2)
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("it lacks %q:\n%s", want, text)

@@ -42,7 +42,8 @@ func report(dir, output string) error {
 		"list": func(all ...string) []string { return all }, "number": number, "percent": percent, "machine": r.machine, "day": r.day,
 		"figure": r.figure, "ratio": r.ratio, "noise": r.noise, "commits": r.commits, "latency": r.latency, "updates": r.updates,
 		"memory": r.memory, "perSecond": r.perSecond, "others": others, "writes": r.writes, "kinds": func() map[string]string {
-			return map[string]string{"write": "a Secret", "write of ConfigMaps": "a ConfigMap", "write of pods": "a pod, created and deleted"}
+			return map[string]string{"write": "a Secret, without and with nsinit", "write of ConfigMaps": "a ConfigMap, without and with nsinit",
+				"write of pods": "a pod, created and deleted, without and with the component objects"}
 		}, "ratios": ratios,
 	}).Parse(document)
 	if err != nil {

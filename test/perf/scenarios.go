@@ -94,7 +94,7 @@ func scenarios() []scenario {
 		}},
 		scenario{name: "write", rounds: 3, arms: writeArms(), together: writes((*plane).secretUpdates)},
 		scenario{name: "write of ConfigMaps", rounds: 5, arms: writeArms(), together: writes((*plane).updates)},
-		scenario{name: "write of pods", rounds: 5, arms: writeArms(), together: writes((*plane).podCreations)},
+		scenario{name: "write of pods", rounds: 5, arms: writeArms(), together: podWrites},
 		scenario{name: "scale", rounds: 1, arms: []arm{{name: plainArm, fresh: true, measure: scale}, {name: nsinitArm, nsinit: true, fresh: true, measure: scale}}},
 	)
 }
@@ -355,38 +355,128 @@ func (p *plane) secretUpdates(ctx context.Context, namespace string) (func() err
 	}, nil
 }
 
-// podCreations returns a function that creates and deletes a pod. With nsinit, the component objects is installed, and an initializer is
-// registered for the pods of another namespace.
-func (p *plane) podCreations(ctx context.Context, namespace string) (func() error, error) {
+func podSpec() corev1.PodSpec {
+	return corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}}
+}
+
+// podCreation returns a function that creates and deletes a pod.
+func (p *plane) podCreation(ctx context.Context, namespace string) func() error {
 	pods := p.core.CoreV1().Pods(namespace)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}}}
-	if p.serves {
-		dir := filepath.Join(p.Root, "artifacts", "deploy", "components", "objects")
-		if _, err := p.Admin(ctx, "apply", "--server-side", "-f", filepath.Join(dir, "guard.yaml"), "-f", filepath.Join(dir, "rights.yaml")); err != nil {
-			return nil, err
-		}
-		all := p.nsinit.NsinitV1alpha1().InitializerConfigurations()
-		if _, err := all.Create(ctx, &v1alpha1.InitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "perf"}, Initializers: []v1alpha1.Initializer{{
-			Name:              "perf.example.com",
-			Rules:             []v1alpha1.Rule{{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}},
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"perf": "another"}},
-		}}}, metav1.CreateOptions{}); err != nil {
-			return nil, err
-		}
-		if err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-			stored, err := all.Get(ctx, "perf", metav1.GetOptions{})
-			return err == nil && meta.IsStatusConditionTrue(stored.Status.Conditions, v1alpha1.ConditionInForce), err
-		}); err != nil {
-			return nil, err
-		}
-	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-"}, Spec: podSpec()}
 	return func() error {
 		created, err := pods.Create(ctx, pod, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
 		return pods.Delete(ctx, created.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
-	}, nil
+	}
+}
+
+func objectsGuard(p *plane) string { return filepath.Join(p.Root, "artifacts", "deploy", "components", "objects", "guard.yaml") }
+
+// installObjects installs the component objects, and registers an initializer for the pods of a namespace that does not exist.
+func (p *plane) installObjects(ctx context.Context) error {
+	guard := objectsGuard(p)
+	if _, err := p.Admin(ctx, "apply", "--server-side", "-f", guard, "-f", filepath.Join(filepath.Dir(guard), "rights.yaml")); err != nil {
+		return err
+	}
+	all := p.nsinit.NsinitV1alpha1().InitializerConfigurations()
+	if _, err := all.Create(ctx, &v1alpha1.InitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "perf"}, Initializers: []v1alpha1.Initializer{{
+		Name:              "perf.example.com",
+		Rules:             []v1alpha1.Rule{{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}},
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"perf": "another"}},
+	}}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		stored, err := all.Get(ctx, "perf", metav1.GetOptions{})
+		return err == nil && meta.IsStatusConditionTrue(stored.Status.Conditions, v1alpha1.ConditionInForce), err
+	})
+}
+
+// removeObjects removes the component again, and waits until kube-apiserver evaluates none of its policies: it keeps a gate in a namespace
+// where no initializer acts.
+func (p *plane) removeObjects(ctx context.Context, namespace string) error {
+	if err := p.nsinit.NsinitV1alpha1().InitializerConfigurations().Delete(ctx, "perf", metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	if _, err := p.Admin(ctx, "delete", "-f", objectsGuard(p)); err != nil {
+		return err
+	}
+	forged := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "forged", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}, Spec: podSpec()}
+	forged.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: v1alpha1.PendingPrefix + "forged.example.com"}}
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		created, err := p.core.CoreV1().Pods(namespace).Create(ctx, forged, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err == nil && len(created.Spec.SchedulingGates) > 0, err
+	})
+}
+
+// podWrites creates and deletes pods on the control plane with nsinit, with and without the component objects. Two control planes differ by
+// more than the component costs.
+func podWrites(ctx context.Context, planes map[bool]*plane, prefix string) (map[string]map[string]float64, error) {
+	const rounds, turns = 6, 10
+	p, namespace := planes[true], prefix+"-0"
+	if _, _, err := p.burst(ctx, prefix, 1, 1, p.signs()); err != nil {
+		return nil, err
+	}
+	installed, used := false, map[string][]float64{}
+	arms := writeArms()
+	arms[2], arms[3] = arms[3], arms[2] // without, with, with, without
+	for range rounds {
+		for _, a := range arms {
+			var err error
+			switch {
+			case a.nsinit && !installed:
+				err = p.installObjects(ctx)
+			case installed && !a.nsinit:
+				err = p.removeObjects(ctx, namespace)
+			}
+			if err != nil {
+				return nil, err
+			}
+			installed = a.nsinit
+			idle, err := p.idle(ctx, time.Second)
+			if err != nil {
+				return nil, err
+			}
+			for range turns {
+				spent, err := p.turn(ctx, idle["kube-apiserver"], p.podCreation(ctx, namespace))
+				if err != nil {
+					return nil, err
+				}
+				used[a.name] = append(used[a.name], spent)
+			}
+		}
+	}
+	return writeFigures(used), nil
+}
+
+// turnWrites is the number of writes in a turn.
+const turnWrites = 50
+
+// turn writes many times, and returns the CPU time of kube-apiserver for each write in ms, without what it uses when it is idle, in seconds
+// per second.
+func (p *plane) turn(ctx context.Context, idle float64, write func() error) (float64, error) {
+	began := time.Now()
+	spent, err := p.spent("kube-apiserver", func() error {
+		for range turnWrites {
+			if err := write(); err != nil {
+				return err
+			}
+		}
+		return context.Cause(ctx)
+	})
+	return 1000 * (spent - idle*time.Since(began).Seconds()) / turnWrites, err
+}
+
+// writeFigures returns the figures of each arm.
+func writeFigures(used map[string][]float64) map[string]map[string]float64 {
+	figures := map[string]map[string]float64{}
+	for name := range used {
+		slices.Sort(used[name])
+		figures[name] = map[string]float64{"CPU of kube-apiserver, ms": median(used[name])} // not the mean: garbage collection is rare
+	}
+	return figures
 }
 
 // writes updates an object in an open namespace of each control plane. The arms take turns after a few updates, so that whatever
@@ -398,7 +488,7 @@ func writes(updatesOf func(*plane, context.Context, string) (func() error, error
 }
 
 func takeTurns(ctx context.Context, planes map[bool]*plane, prefix string, updatesOf func(*plane, context.Context, string) (func() error, error)) (map[string]map[string]float64, error) {
-	const turns, updates, window = 120, 50, 10 * time.Second
+	const turns, window = 120, 10 * time.Second
 	idle, update := map[bool]float64{}, map[bool]func() error{}
 	for nsinit, p := range planes {
 		if _, _, err := p.burst(ctx, prefix, 1, 1, p.signs()); err != nil {
@@ -429,27 +519,14 @@ func takeTurns(ctx context.Context, planes map[bool]*plane, prefix string, updat
 	for range turns {
 		random.Shuffle(len(arms), func(i, j int) { arms[i], arms[j] = arms[j], arms[i] }) // so that no arm always follows the same one
 		for _, a := range arms {
-			began := time.Now()
-			spent, err := planes[a.nsinit].spent("kube-apiserver", func() error {
-				for range updates {
-					if err := update[a.nsinit](); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			spent, err := planes[a.nsinit].turn(ctx, idle[a.nsinit], update[a.nsinit])
 			if err != nil {
 				return nil, err
 			}
-			used[a.name] = append(used[a.name], 1000*(spent-idle[a.nsinit]*time.Since(began).Seconds())/updates)
+			used[a.name] = append(used[a.name], spent)
 		}
 	}
-	figures := map[string]map[string]float64{}
-	for name := range used {
-		slices.Sort(used[name])
-		figures[name] = map[string]float64{"CPU of kube-apiserver, ms": median(used[name])} // not the mean: garbage collection is rare
-	}
-	return figures, nil
+	return writeFigures(used), nil
 }
 
 func writeArms() []arm {
