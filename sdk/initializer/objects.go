@@ -56,7 +56,9 @@ func (r *Runner) watchObjects() error {
 			"pods": watch(func(list *metav1.ListOptions) {
 				list.LabelSelector, list.FieldSelector = v1alpha1.LabelInitializing, fields.OneTermEqualSelector("spec.nodeName", "").String()
 			}).Core().V1().Pods().Informer(),
-			"jobs": watch(func(list *metav1.ListOptions) { list.LabelSelector = v1alpha1.LabelInitializing + "," + v1alpha1.PendingPrefix + r.options.Name }).Batch().V1().Jobs().Informer(),
+			"jobs": watch(func(list *metav1.ListOptions) {
+				list.LabelSelector = v1alpha1.LabelInitializing + "," + v1alpha1.PendingPrefix + r.options.Name
+			}).Batch().V1().Jobs().Informer(),
 		},
 	}
 	r.objects = o
