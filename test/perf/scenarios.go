@@ -372,7 +372,9 @@ func (p *plane) podCreation(ctx context.Context, namespace string) func() error 
 	}
 }
 
-func objectsGuard(p *plane) string { return filepath.Join(p.Root, "artifacts", "deploy", "components", "objects", "guard.yaml") }
+func objectsGuard(p *plane) string {
+	return filepath.Join(p.Root, "artifacts", "deploy", "components", "objects", "guard.yaml")
+}
 
 // installObjects installs the component objects, and registers an initializer for the pods of a namespace that does not exist.
 func (p *plane) installObjects(ctx context.Context) error {
