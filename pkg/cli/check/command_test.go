@@ -82,7 +82,8 @@ func exempting(list map[string]string) *cmdtesting.Cluster {
 func holding() *cmdtesting.Cluster {
 	cluster := installed()
 	cluster.Core.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, &corev1.PodList{Items: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", CreationTimestamp: metav1.NewTime(cmdtesting.Now().Add(-time.Hour))},
+		return true, &corev1.PodList{Items: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", CreationTimestamp: metav1.NewTime(cmdtesting.Now().Add(-time.Hour)),
+			Labels: map[string]string{v1alpha1.LabelInitializing: "true"}},
 			Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: v1alpha1.PendingPrefix + "scan.example.com"}}}}}}, nil
 	})
 	return cluster

@@ -143,8 +143,8 @@ func (i *inspection) heldObjects(ctx context.Context) {
 		i.compareAll(ctx, delivery{check: check, bad: Problem, remedy: again, manifests: []string{artifacts.ObjectsGuard()}})
 	}
 	configurations, err := i.Nsinit.NsinitV1alpha1().InitializerConfigurations().List(ctx, metav1.ListOptions{})
-	pods, podsErr := i.Core.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
-	jobs, jobsErr := i.Core.BatchV1().Jobs(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	pods, podsErr := i.Core.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelInitializing, FieldSelector: "spec.nodeName="})
+	jobs, jobsErr := i.Core.BatchV1().Jobs(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelInitializing})
 	if err := errors.Join(err, podsErr, jobsErr); err != nil {
 		i.unknown(check, err)
 		return

@@ -248,6 +248,17 @@ func TestHold(t *testing.T) {
 	if spec := string(r.objects[bindings+"/"+prefix+"pods"].spec); !strings.Contains(spec, `"`+prefix+`pods"`) {
 		t.Errorf("the binding is %s", spec)
 	}
+	// Another client removes the owner, so the policy would outlive the component.
+	r.objects[policies+"/"+prefix+"pods"].OwnerReferences = nil
+	for i, writes := range [][]string{each, {probe}, nil} {
+		clock.Step(recheck)
+		if _, written := reconcile(); !slices.Equal(written, writes) {
+			t.Errorf("without owner, %d: the writes %q", i, written)
+		}
+	}
+	if len(r.objects[policies+"/"+prefix+"pods"].OwnerReferences) == 0 {
+		t.Error("the policy does not depend on the guard")
+	}
 	// A write of the probe fails, so all policies are written again.
 	r.add(t, prefix+"pods")
 	clock.Step(recheck)

@@ -195,7 +195,7 @@ func (s *session) read(ctx context.Context) (map[string]string, error) {
 		}
 		for i := range list.Items {
 			if object := &list.Items[i]; strings.HasPrefix(object.Name, prefix) {
-				versions[resource+"/"+object.Name] = versionOf(object)
+				versions[resource+"/"+object.Name] = s.stateOf(object)
 			}
 		}
 		if versions[resource+"/"+installation.ObjectsRelease] == "" {
@@ -210,6 +210,12 @@ func (s *session) read(ctx context.Context) (map[string]string, error) {
 		return nil, fmt.Errorf("the binding of %s was changed: delete it, and apply the component objects again", installation.ObjectsGuard)
 	}
 	return versions, nil
+}
+
+// stateOf identifies a version of a policy or binding, and says whether it depends on the guard.
+func (s *session) stateOf(object *metav1.PartialObjectMetadata) string {
+	owned := slices.ContainsFunc(object.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == s.guard })
+	return fmt.Sprintf("%s %t", versionOf(object), owned)
 }
 
 func registrations(resource string) schema.GroupVersionResource {
@@ -249,7 +255,7 @@ func (s *session) put(ctx context.Context, resource, kind, name string, spec any
 	if err != nil {
 		return fmt.Errorf("cannot write %s/%s: %w", resource, name, err)
 	}
-	versions[resource+"/"+name] = versionOf(written)
+	versions[resource+"/"+name] = s.stateOf(written)
 	return nil
 }
 
