@@ -299,11 +299,15 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 	now := i.clock.Now()
 	due := func(d *decision) bool { return !d.fresh(began, maxAge) && !d.recent(began) } // what was asked while this waited counts
 	i.mu.Lock()
-	answers, before := i.open(v, false, "", due), v.everything()
-	if few := i.open(v, true, only, due); !before && len(few) <= questioners {
-		maps.Copy(answers, few) // the user probably sees single namespaces
+	answers, single, before := i.open(v, false, "", due), map[question]*answer{}, v.everything()
+	if !before {
+		single = i.open(v, true, only, due)
 	}
 	i.mu.Unlock()
+	if len(single) <= questioners {
+		maps.Copy(answers, single) // the user probably sees single namespaces
+		clear(single)
+	}
 	if err := i.ask(ctx, v.user, answers); err != nil {
 		return err
 	}
@@ -316,13 +320,12 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 			everything = everything || v.decision(q).allowed
 		}
 	}
-	single := map[question]*answer{}
-	if !everything {
+	switch {
+	case everything:
+		clear(single)
+	case before:
 		single = i.open(v, true, only, due)
-		if before {
-			maps.Copy(single, i.open(v, true, "", due)) // the user keeps single namespaces
-		}
-		maps.DeleteFunc(single, func(q question, _ *answer) bool { return answers[q] != nil })
+		maps.Copy(single, i.open(v, true, "", due)) // the user keeps single namespaces
 	}
 	i.mu.Unlock()
 	err := i.ask(ctx, v.user, single)
