@@ -182,6 +182,18 @@ func TestFullVolume(t *testing.T) {
 			return nil
 		})
 	}
+	inService := func(ctx context.Context) error {
+		path, query, _ := strings.Cut(readiness(t, c), "?")
+		request := direct.Get().AbsPath(path).MaxRetries(0)
+		for exclude := range strings.SplitSeq(query, "&") {
+			request = request.Param("exclude", strings.TrimPrefix(exclude, "exclude="))
+		}
+		said, err := request.DoRaw(ctx)
+		if err != nil {
+			return fmt.Errorf("it is out of service: %w: %s", err, said)
+		}
+		return nil
+	}
 	serves := func() {
 		t.Helper()
 		for _, path := range []string{"/livez", "/apis/nsinit.dev/v1alpha1"} {
@@ -189,13 +201,8 @@ func TestFullVolume(t *testing.T) {
 				t.Errorf("%s: %v", path, err)
 			}
 		}
-		path, query, _ := strings.Cut(readiness(t, c), "?")
-		request := direct.Get().AbsPath(path).MaxRetries(0)
-		for exclude := range strings.SplitSeq(query, "&") {
-			request = request.Param("exclude", strings.TrimPrefix(exclude, "exclude="))
-		}
-		if said, err := request.DoRaw(t.Context()); err != nil {
-			t.Errorf("it is out of service: %v: %s", err, said)
+		if err := inService(t.Context()); err != nil {
+			t.Error(err)
 		}
 		// kube-apiserver reads it again after a while.
 		framework.Eventually(t, "discovery through kube-apiserver", func(context.Context) error {
@@ -223,9 +230,7 @@ func TestFullVolume(t *testing.T) {
 	// nsinit-apiserver also starts without etcd.
 	restartEtcd()
 	restart()
-	framework.Eventually(t, "discovery is served after a restart", func(ctx context.Context) error {
-		return direct.Get().AbsPath("/apis/nsinit.dev/v1alpha1").MaxRetries(0).Do(ctx).Error()
-	})
+	framework.Eventually(t, "it is in service after a restart", inService)
 	readyz(full)
 	serves()
 	again := c.CreateNamespace(t, c.Admin).Name
