@@ -116,11 +116,11 @@ func compile(configurations []*v1alpha1.InitializerConfiguration, exemptions *in
 func complete(template *admissionregistrationv1.MutatingAdmissionPolicy, resource string, configurations []*v1alpha1.InitializerConfiguration,
 	exemptions *installation.ExemptionList, own string,
 ) (stamp, others *admissionregistrationv1.MutatingAdmissionPolicy) {
-	excluded := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn,
-		Values: sets.List(sets.New(metav1.NamespaceSystem, own).Insert(exemptions.Values(installation.KeyNamespaces)...))}
+	system := []string{metav1.NamespaceSystem, own}
 	notExempt := admissionregistrationv1.MatchCondition{Name: "not-exempt", Expression: fmt.Sprintf(
-		`!(%s.exists(prefix, request.namespace.startsWith(prefix)) || request.userInfo.username in %s || request.userInfo.?groups.orValue([]).exists(group, group in %s))`,
-		list(exemptions.Values(installation.KeyNamePrefixes)), list(exemptions.Values(installation.KeyUsers)), list(exemptions.Values(installation.KeyGroups)))}
+		`!(request.namespace in %s || %s.exists(prefix, request.namespace.startsWith(prefix)) || request.userInfo.username in %s || request.userInfo.?groups.orValue([]).exists(group, group in %s))`,
+		list(append(exemptions.Values(installation.KeyNamespaces), system...)), list(exemptions.Values(installation.KeyNamePrefixes)),
+		list(exemptions.Values(installation.KeyUsers)), list(exemptions.Values(installation.KeyGroups)))}
 	stamp, others = template.DeepCopy(), template.DeepCopy()
 	stamp.Spec.MatchConditions, stamp.Spec.Variables = []admissionregistrationv1.MatchCondition{notExempt}, variables()
 	var selectors []*metav1.LabelSelector
@@ -153,8 +153,11 @@ func complete(template *admissionregistrationv1.MutatingAdmissionPolicy, resourc
 	others.Spec.MatchConstraints.ObjectSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: v1alpha1.LabelInitializing, Operator: metav1.LabelSelectorOpExists}}}
 	in, out := common(selectors)
-	stamp.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: append(in, excluded)}
-	others.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: append(out, excluded)}
+	// kube-apiserver parses the selectors for each request of any resource, so exempt namespaces are a condition. Those without which a cluster
+	// cannot recover are also here: a condition can fail.
+	stamp.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: append(in, metav1.LabelSelectorRequirement{
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: slices.Sorted(slices.Values(system))})}
+	others.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: out}
 	switch {
 	case len(selectors) == 0:
 		return nil, others

@@ -263,7 +263,10 @@ func (s *session) put(ctx context.Context, resource, kind, name string, spec any
 func (s *session) shown(ctx context.Context) (string, error) {
 	lease, err := s.Core.CoordinationV1().Leases(s.Namespace).Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: probe}},
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	if err != nil {
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return "", fmt.Errorf("%w in %s: delete this Lease, because nsinit creates it in dry runs", err, s.Namespace)
+	case err != nil:
 		return "", err
 	}
 	return ptr.Deref(lease.Spec.HolderIdentity, ""), nil
