@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sort"
@@ -60,6 +61,9 @@ const (
 	questionTimeout = 10 * time.Second
 
 	byCreator = "creator"
+
+	// every is the key of the views that see every namespace.
+	every = "*"
 )
 
 // Index knows which namespaces each user sees. It follows the namespaces and the bindings of RBAC. The authorizer decides about each
@@ -73,17 +77,16 @@ type Index struct {
 
 	mu    sync.Mutex
 	views map[string]*view
-	// An event concerns few views: those that ask about a namespace, those of a subject, and those that see all namespaces.
-	byName, bySubject relation
-	everything        sets.Set[*view]
+	// concerned has the few views that an event concerns: for a namespace, those that ask about its name, those of its creator, and those
+	// of every; for a binding, those of its subjects.
+	concerned relation
 	// granted is when a binding last changed.
 	granted time.Time
 }
 
 // NewIndex returns an index, which Run completes, of the namespaces of an informer. The authorizer must not cache its answers.
 func NewIndex(core kubernetes.Interface, namespaces cache.SharedIndexInformer, a authorizer.UnconditionalAuthorizer, c clock.WithTicker) (*Index, error) {
-	i := &Index{clock: c, authorizer: a, namespaces: namespaces.GetIndexer(), views: map[string]*view{},
-		byName: relation{}, bySubject: relation{}, everything: sets.Set[*view]{}}
+	i := &Index{clock: c, authorizer: a, namespaces: namespaces.GetIndexer(), views: map[string]*view{}, concerned: relation{}}
 	if err := namespaces.AddIndexers(cache.Indexers{byCreator: func(object any) ([]string, error) {
 		if namespace := object.(*corev1.Namespace); helper.IsClosed(namespace) {
 			return []string{helper.Creator(namespace)}, nil
@@ -114,13 +117,13 @@ func (i *Index) onNamespace(n *corev1.Namespace) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	namespace := i.namespace(n.Name)
-	for v := range i.byName[n.Name] {
+	for v := range i.concerned[n.Name] {
 		if namespace != nil && v.decisions[question{"get", n.Name}].uid != namespace.UID {
 			v.stale = true // another namespace of the name has to be reviewed
 			v.wake()
 		}
 	}
-	for v := range i.byName[n.Name].Union(i.bySubject[userKey(helper.Creator(n))]).Union(i.everything) {
+	for v := range i.concerned[n.Name].Union(i.concerned[userKey(helper.Creator(n))]).Union(i.concerned[every]) {
 		i.update(v, n.Name)
 	}
 }
@@ -132,11 +135,11 @@ func (i *Index) onGrants(subjects, namespaces []string, everywhere bool) {
 	now, concerned := i.clock.Now(), sets.Set[*view]{}
 	i.granted = now
 	for subject := range sets.New(subjects...) { // a binding can repeat them
-		maps.Copy(concerned, i.bySubject[subject])
+		maps.Copy(concerned, i.concerned[subject])
 	}
 	for v := range concerned {
 		for _, name := range namespaces {
-			v.propose(name).stale = now
+			v.decision(question{"get", name}).stale = now
 		}
 		if everywhere {
 			for q, d := range v.decisions {
@@ -159,7 +162,11 @@ func (i *Index) namespace(name string) *corev1.Namespace {
 }
 
 // update updates how a user sees the namespace of a name.
-func (i *Index) update(v *view, name string) { v.update(name, v.see(i.namespace(name))) }
+func (i *Index) update(v *view, name string) {
+	namespace, d := i.namespace(name), v.decisions[question{"get", name}]
+	may := v.everything(nil) || namespace != nil && d != nil && d.allowed && d.uid == namespace.UID
+	v.update(name, v.see(namespace, may, v.decisions[initializeAll()].allowed))
+}
 
 // use returns the view of the user of a request, and the function that ends its use. The error is 503 until everything is known.
 func (i *Index) use(ctx context.Context) (*view, func(), error) {
@@ -200,17 +207,16 @@ func (i *Index) newView(u user.Info) *view {
 		i.removeUnused(0)
 	}
 	stale := i.granted // an answer to a new view may be older than the change, too
-	lists, gets := &decision{stale: stale}, &decision{stale: stale}
-	v := &view{user: u, subjects: subjectsOfUser(u), byName: i.byName, seen: map[string]state{},
-		decisions: map[question]*decision{listAll(): lists, getAll(): gets, initializeAll(): {stale: stale}}, lists: lists, gets: gets,
+	v := &view{user: u, subjects: subjectsOfUser(u), concerned: i.concerned, seen: map[string]state{},
+		decisions: map[question]*decision{listAll(): {stale: stale}, getAll(): {stale: stale}, initializeAll(): {stale: stale}},
 		versions:  versions{clock: i.clock, random: rand.Uint64N(1 << randomBits)}, //nolint:gosec // not a secret
 		reviewing: make(chan struct{}, 1), changed: make(chan struct{})}
 	v.since = v.now()
 	for subject := range v.subjects {
-		i.bySubject.add(subject, v)
+		i.concerned.add(subject, v)
 	}
 	for name := range i.grants.candidates(v.subjects) {
-		v.propose(name).stale = stale
+		v.decision(question{"get", name}).stale = stale
 	}
 	created, _ := i.namespaces.IndexKeys(byCreator, u.GetName()) // the index exists
 	for _, name := range created {
@@ -227,12 +233,12 @@ func (i *Index) removeUnused(period time.Duration) {
 			continue
 		}
 		delete(i.views, key)
-		i.everything.Delete(v)
+		i.concerned.remove(every, v)
 		for subject := range v.subjects {
-			i.bySubject.remove(subject, v)
+			i.concerned.remove(subject, v)
 		}
 		for q := range v.decisions {
-			i.byName.remove(q.name, v)
+			i.concerned.remove(q.name, v)
 		}
 	}
 }
@@ -263,32 +269,24 @@ type answer struct {
 	asked, allowed bool
 }
 
-// open returns the questions of a view about every namespace, or about single ones, whose decisions a function selects. With only, it is
-// about this name, which is asked for in the same way whether the namespace exists or not.
-func (i *Index) open(v *view, single bool, only string, selects func(*decision) bool) map[question]*answer {
-	questions, decisions := map[question]*answer{}, v.decisions
-	if only != "" {
-		q := question{"get", only}
-		decisions = map[question]*decision{q: cmp.Or(v.decisions[q], &decision{})} // unknown to other requests, which ask if it exists
-	}
-	for q, d := range decisions {
-		if (q.name != "") != single {
-			continue
-		}
+// open returns the questions of a view whose decisions a function selects: about every namespace and, unless the user sees everything, about
+// single ones that exist.
+func (i *Index) open(v *view, everything bool, selects func(*decision) bool) map[question]*answer {
+	questions := map[question]*answer{}
+	for q, d := range v.decisions {
 		a, namespace := &answer{}, i.namespace(q.name)
 		if namespace != nil {
 			a.uid = namespace.UID
 		}
-		if (selects(d) || d.uid != a.uid) && (namespace != nil || !single || only != "") {
+		if (q.name == "" || namespace != nil && !everything) && (selects(d) || d.uid != a.uid) {
 			questions[q] = a
 		}
 	}
 	return questions
 }
 
-// review asks the authorizer about the permissions of a user that are stale or older than maxAge, which is 0 for any age. With only, it
-// asks for one namespace only.
-func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only string) error {
+// review asks the authorizer about the permissions of a user that are stale or older than maxAge, which is 0 for any age.
+func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration) (err error) {
 	began := i.clock.Now()
 	select {
 	case v.reviewing <- struct{}{}:
@@ -296,44 +294,25 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	now := i.clock.Now()
-	due := func(d *decision) bool { return !d.fresh(began, maxAge) && !d.recent(began) } // what was asked while this waited counts
-	i.mu.Lock()
-	answers, single, before := i.open(v, false, "", due), map[question]*answer{}, v.everything()
-	if !before {
-		single = i.open(v, true, only, due)
-	}
-	i.mu.Unlock()
-	if len(single) <= questioners {
-		maps.Copy(answers, single) // the user probably sees single namespaces
-		clear(single)
-	}
-	if err := i.ask(ctx, v.user, answers); err != nil {
-		return err
-	}
-	i.mu.Lock()
-	everything := false
-	for _, q := range []question{listAll(), getAll()} {
-		if a := answers[q]; a != nil {
-			everything = everything || a.allowed
-		} else {
-			everything = everything || v.decision(q).allowed
+	now, answers := i.clock.Now(), map[question]*answer{}
+	// A user probably sees single namespaces, so a few of them are asked for in the first step. The others are, if the user does not see all.
+	for _, few := range []int{questioners, math.MaxInt} {
+		i.mu.Lock()
+		asked := i.open(v, v.everything(answers), func(d *decision) bool {
+			return !d.fresh(began, maxAge) && !d.recent(began) // what was asked while this waited counts
+		})
+		i.mu.Unlock()
+		many := len(asked) > few
+		maps.DeleteFunc(asked, func(q question, _ *answer) bool { return answers[q] != nil || many && q.name != "" })
+		if err == nil {
+			err = i.ask(ctx, v.user, asked)
 		}
+		maps.Copy(answers, asked)
 	}
-	switch {
-	case everything:
-		clear(single)
-	case before:
-		single = i.open(v, true, only, due)
-		maps.Copy(single, i.open(v, true, "", due)) // the user keeps single namespaces
-	}
-	i.mu.Unlock()
-	err := i.ask(ctx, v.user, single)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	maps.Copy(answers, single)
 	v.stale = true // until a watch finds that all answers are settled
-	all := false
+	before, all := v.everything(nil), false
 	for q, a := range answers {
 		if a.asked { // after an error, the others are asked again
 			d := v.decision(q)
@@ -341,12 +320,12 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 			d.allowed, d.uid, d.reviewed = a.allowed, a.uid, now
 		}
 	}
-	if v.everything() {
-		i.everything.Insert(v)
+	if v.everything(nil) {
+		i.concerned.add(every, v)
 	} else {
-		i.everything.Delete(v)
+		i.concerned.remove(every, v)
 	}
-	if before && !everything {
+	if before && !v.everything(nil) {
 		for q, d := range v.decisions {
 			if q.name != "" {
 				d.stale = now // a kube-apiserver that answered may still have known the permission on all of them
@@ -361,7 +340,7 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, only 
 			i.update(v, name)
 		}
 	}
-	if err == nil && only == "" && !v.filled { // no watch can ask for what was before
+	if err == nil && !v.filled { // no watch can ask for what was before
 		v.filled, v.log, v.since = true, nil, v.now()
 	}
 	return err
@@ -388,23 +367,23 @@ func (i *Index) ask(ctx context.Context, u user.Info, questions map[question]*an
 	return group.Wait()
 }
 
-// get returns a namespace as a user sees it. The authorizer is asked even if no binding proposes the namespace.
+// get returns a namespace as a user sees it. The authorizer is asked the same questions whether the namespace exists or not.
 func (i *Index) get(ctx context.Context, v *view, name string) (state, error) {
-	q := question{"get", name}
 	if len(validation.IsDNS1123Label(name)) > 0 {
 		return state{}, nil
 	}
-	err := i.review(ctx, v, cachePeriod, name)
+	namespace, one := i.namespace(name), question{"get", name}
+	answers := map[question]*answer{one: {}, listAll(): {}, initializeAll(): {}}
+	if err := i.ask(ctx, v.user, answers); err != nil {
+		return state{}, err
+	}
+	seen := v.see(namespace, answers[one].allowed || answers[listAll()].allowed, answers[initializeAll()].allowed)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	seen := v.see(i.namespace(name))
 	if seen.version = v.seen[name].version; seen.version == 0 {
 		seen.version = v.now()
 	}
-	if d := v.decisions[q]; d != nil && !d.proposed && !d.allowed {
-		v.drop(q) // a list must not ask about it: that would take longer if the namespace exists
-	}
-	return seen, err
+	return seen, nil
 }
 
 // list returns the namespaces that a user sees and a selection has, in the order of their names, and the version of the list.
@@ -450,10 +429,7 @@ func (i *Index) changes(v *view, from uint64, s selection) (p progress, err *api
 			p.events = append(p.events, watch.Event{Type: watch.Deleted, Object: v.object(t.before)})
 		}
 	}
-	if v.stale {
-		unsettled := func(d *decision) bool { return !d.fresh(i.clock.Now(), 0) }
-		v.stale = len(i.open(v, false, "", unsettled)) > 0 || !v.everything() && len(i.open(v, true, "", unsettled)) > 0
-	}
+	v.stale = v.stale && len(i.open(v, v.everything(nil), func(d *decision) bool { return !d.fresh(i.clock.Now(), 0) })) > 0
 	p.version, p.next, p.stale = v.now(), v.changed, v.stale
 	return p, nil
 }

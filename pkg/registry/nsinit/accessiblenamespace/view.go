@@ -76,8 +76,6 @@ type decision struct {
 	reviewed time.Time
 	// stale is when a binding last changed that may concern the permission.
 	stale time.Time
-	// proposed says that a binding may grant the permission.
-	proposed bool
 }
 
 // fresh returns whether the decision still holds. With a maxAge, it must not be older. An answer soon after a change of a binding may be
@@ -108,12 +106,10 @@ type view struct {
 	versions
 	user     user.Info
 	subjects sets.Set[string]
-	// byName has this view for each name that its decisions are about.
-	byName relation
-	// decisions are about every namespace, and about single ones: those that a binding proposes, and the one that the user just asked for.
+	// concerned has this view for each name that its decisions are about.
+	concerned relation
+	// decisions are about every namespace, and about single ones that a binding proposes.
 	decisions map[question]*decision
-	// lists and gets are the decisions about listAll and getAll. Each event of a namespace reads them.
-	lists, gets *decision
 	// seen are the namespaces that the user sees, and log the changes after the version since.
 	seen  map[string]state
 	log   []transition
@@ -157,7 +153,7 @@ func (v *view) wake() {
 func (v *view) decision(q question) *decision {
 	if v.decisions[q] == nil {
 		v.decisions[q] = &decision{}
-		v.byName.add(q.name, v)
+		v.concerned.add(q.name, v)
 	}
 	return v.decisions[q]
 }
@@ -165,30 +161,26 @@ func (v *view) decision(q question) *decision {
 // drop removes the decision about a question.
 func (v *view) drop(q question) {
 	delete(v.decisions, q)
-	v.byName.remove(q.name, v)
+	v.concerned.remove(q.name, v)
 }
 
-// propose says that a binding may let the user get a namespace.
-func (v *view) propose(name string) *decision {
-	d := v.decision(question{"get", name})
-	d.proposed = true
-	return d
+// everything returns whether the user may list all namespaces, or get each, according to answers or, without one, to decisions.
+func (v *view) everything(answers map[question]*answer) bool {
+	return slices.ContainsFunc([]question{listAll(), getAll()}, func(q question) bool {
+		if a := answers[q]; a != nil {
+			return a.allowed
+		}
+		return v.decisions[q].allowed
+	})
 }
 
-// everything returns whether the user may list all namespaces, or get each.
-func (v *view) everything() bool { return v.lists.allowed || v.gets.allowed }
-
-// see returns how the user sees a namespace. Its creator sees it without a permission while it is closed.
-func (v *view) see(namespace *corev1.Namespace) state {
-	if namespace == nil {
-		return state{}
-	}
-	d, closed := v.decisions[question{"get", namespace.Name}], helper.IsClosed(namespace)
-	switch {
+// see returns how the user sees a namespace if it may get and initialize it. Its creator sees it without a permission while it is closed.
+func (v *view) see(namespace *corev1.Namespace, get, initialize bool) state {
+	switch closed := namespace != nil && helper.IsClosed(namespace); {
 	case closed && helper.Creator(namespace) == v.user.GetName():
 		return state{namespace: namespace}
-	case v.everything() || d != nil && d.allowed && d.uid == namespace.UID:
-		return state{namespace: namespace, hidden: closed && !v.decision(initializeAll()).allowed}
+	case namespace != nil && get:
+		return state{namespace: namespace, hidden: closed && !initialize}
 	}
 	return state{}
 }
