@@ -74,6 +74,9 @@ func measureAccess(ctx context.Context, planes string, sizes []int) (err error) 
 		if err := p.waitOpen(ctx); err != nil {
 			return err
 		}
+		if _, err := p.idle(ctx, time.Second); err != nil { // the programs handle the creations for some time
+			return err
+		}
 		if err := p.accessRow(ctx, size); err != nil {
 			return err
 		}
