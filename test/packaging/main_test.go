@@ -16,5 +16,6 @@ import (
 
 func TestMain(m *testing.M) {
 	// These tests take a minute or more.
-	framework.Main(m, "TestRelease", "TestInstallation", "TestMonitoring", "TestLeastPrivilege", "TestCertManager", "TestGitOps")
+	framework.Main(m, "TestRelease", "TestInstallation", "TestFailedForms", "TestFailedInstallation", "TestMonitoring", "TestLeastPrivilege",
+		"TestCertManager", "TestGitOps")
 }
