@@ -285,8 +285,9 @@ func (i *Index) open(v *view, everything bool, selects func(*decision) bool) map
 	return questions
 }
 
-// review asks the authorizer about the permissions of a user that are stale or older than maxAge, which is 0 for any age.
-func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration) (err error) {
+// review asks the authorizer about the permissions of a user that are stale or older than maxAge, which is 0 for any age. Without single,
+// it asks about those on every namespace only, unless the user loses them.
+func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, single bool) (err error) {
 	began := i.clock.Now()
 	select {
 	case v.reviewing <- struct{}{}:
@@ -298,7 +299,7 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration) (err 
 	// A user probably sees single namespaces, so a few of them are asked for in the first step. The others are, if the user does not see all.
 	for _, few := range []int{questioners, math.MaxInt} {
 		i.mu.Lock()
-		asked := i.open(v, v.everything(answers), func(d *decision) bool {
+		asked := i.open(v, v.everything(answers) || !single && !v.everything(nil), func(d *decision) bool {
 			return !d.fresh(began, maxAge) && !d.recent(began) // what was asked while this waited counts
 		})
 		i.mu.Unlock()
@@ -340,7 +341,7 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration) (err 
 			i.update(v, name)
 		}
 	}
-	if err == nil && !v.filled { // no watch can ask for what was before
+	if err == nil && single && !v.filled { // no watch can ask for what was before
 		v.filled, v.log, v.since = true, nil, v.now()
 	}
 	return err
@@ -367,23 +368,23 @@ func (i *Index) ask(ctx context.Context, u user.Info, questions map[question]*an
 	return group.Wait()
 }
 
-// get returns a namespace as a user sees it. The authorizer is asked the same questions whether the namespace exists or not.
+// get returns a namespace as a user sees it. The authorizer is asked the same whether the namespace exists or not.
 func (i *Index) get(ctx context.Context, v *view, name string) (state, error) {
 	if len(validation.IsDNS1123Label(name)) > 0 {
 		return state{}, nil
 	}
-	namespace, one := i.namespace(name), question{"get", name}
-	answers := map[question]*answer{one: {}, listAll(): {}, initializeAll(): {}}
-	if err := i.ask(ctx, v.user, answers); err != nil {
-		return state{}, err
+	namespace, one := i.namespace(name), &answer{}
+	err := i.review(ctx, v, cachePeriod, false)
+	if err == nil {
+		err = i.ask(ctx, v.user, map[question]*answer{{"get", name}: one})
 	}
-	seen := v.see(namespace, answers[one].allowed || answers[listAll()].allowed, answers[initializeAll()].allowed)
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	seen := v.see(namespace, one.allowed || v.everything(nil), v.decisions[initializeAll()].allowed)
 	if seen.version = v.seen[name].version; seen.version == 0 {
 		seen.version = v.now()
 	}
-	return seen, nil
+	return seen, err
 }
 
 // list returns the namespaces that a user sees and a selection has, in the order of their names, and the version of the list.
