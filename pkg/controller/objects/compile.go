@@ -117,12 +117,15 @@ func complete(template *admissionregistrationv1.MutatingAdmissionPolicy, resourc
 	exemptions *installation.ExemptionList, own string,
 ) (stamp, others *admissionregistrationv1.MutatingAdmissionPolicy) {
 	system := []string{metav1.NamespaceSystem, own}
-	notExempt := admissionregistrationv1.MatchCondition{Name: "not-exempt", Expression: fmt.Sprintf(
-		`!(request.namespace in %s || %s.exists(prefix, request.namespace.startsWith(prefix)) || request.userInfo.username in %s || request.userInfo.?groups.orValue([]).exists(group, group in %s))`,
-		list(append(exemptions.Values(installation.KeyNamespaces), system...)), list(exemptions.Values(installation.KeyNamePrefixes)),
-		list(exemptions.Values(installation.KeyUsers)), list(exemptions.Values(installation.KeyGroups)))}
+	notExempt := []admissionregistrationv1.MatchCondition{{Name: "not-exempt", Expression: fmt.Sprintf(
+		`!(%s.exists(prefix, request.namespace.startsWith(prefix)) || request.userInfo.username in %s || request.userInfo.?groups.orValue([]).exists(group, group in %s))`,
+		list(exemptions.Values(installation.KeyNamePrefixes)), list(exemptions.Values(installation.KeyUsers)), list(exemptions.Values(installation.KeyGroups)))}}
+	for some := range slices.Chunk(append(system, exemptions.Values(installation.KeyNamespaces)...), 1000) { // an expression has at most 100,000 characters
+		notExempt = append(notExempt, admissionregistrationv1.MatchCondition{
+			Name: fmt.Sprintf("not-exempt-namespace-%d", len(notExempt)), Expression: fmt.Sprintf("!(request.namespace in %s)", list(some))})
+	}
 	stamp, others = template.DeepCopy(), template.DeepCopy()
-	stamp.Spec.MatchConditions, stamp.Spec.Variables = []admissionregistrationv1.MatchCondition{notExempt}, variables()
+	stamp.Spec.MatchConditions, stamp.Spec.Variables = notExempt, variables()
 	var selectors []*metav1.LabelSelector
 	pending := []string{`""`}
 	for i, initializer := range ordered(configurations) {
@@ -148,7 +151,7 @@ func complete(template *admissionregistrationv1.MutatingAdmissionPolicy, resourc
 		return admissionregistrationv1.Variable{Name: "pending", Expression: "[" + strings.Join(names, ", ") + `].filter(n, n != "")`}
 	}
 	stamp.Spec.Variables = append(stamp.Spec.Variables, names(pending))
-	others.Spec.MatchConditions, others.Spec.Variables = []admissionregistrationv1.MatchCondition{notExempt}, []admissionregistrationv1.Variable{names(pending[:1])}
+	others.Spec.MatchConditions, others.Spec.Variables = notExempt, []admissionregistrationv1.Variable{names(pending[:1])}
 	others.Name += "-others"
 	others.Spec.MatchConstraints.ObjectSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: v1alpha1.LabelInitializing, Operator: metav1.LabelSelectorOpExists}}}

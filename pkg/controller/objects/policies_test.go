@@ -571,6 +571,24 @@ func TestCommon(t *testing.T) {
 	}
 }
 
+// TestManyExempt: kube-apiserver compiles the conditions for as many exempt namespaces as a ConfigMap can name.
+func TestManyExempt(t *testing.T) {
+	var names []string
+	for n := range 15_000 {
+		names = append(names, fmt.Sprintf("%s-%05d", strings.Repeat("x", 57), n))
+	}
+	exempt := exemptionsOf(map[string]string{"namespaces": strings.Join(names, "\n")})
+	policy, _ := policiesFor(t, "pods", []*v1alpha1.InitializerConfiguration{configurationOf("c", initializerOf("a.example.com", "pods"))}, exempt)
+	if conditions := len(policy.Spec.MatchConditions); conditions > 64 {
+		t.Errorf("%d conditions", conditions)
+	}
+	for _, name := range []string{names[0], names[len(names)-1]} {
+		if got := mutate(t, policy, request{object: podOf(), namespace: namespaceOf(name, nil, nil), user: "alice"}).(*corev1.Pod); len(got.Spec.SchedulingGates) > 0 {
+			t.Errorf("a pod in %s waits", name)
+		}
+	}
+}
+
 // TestOthers: in namespaces that no initializer can select, programs do not see names that the creator set.
 func TestOthers(t *testing.T) {
 	selected := initializerOf("a.example.com", "pods", "jobs")

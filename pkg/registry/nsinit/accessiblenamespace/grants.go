@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/informers"
@@ -178,7 +179,7 @@ func proposed(b *rbacv1.RoleBinding, role *rbacv1.Role) (names []string) {
 	for _, rule := range role.Rules {
 		names = append(names, rule.ResourceNames...)
 	}
-	return names
+	return slices.DeleteFunc(names, func(name string) bool { return len(validation.IsDNS1123Label(name)) > 0 }) // RBAC accepts every text
 }
 
 // role returns the role of a binding, or nil.

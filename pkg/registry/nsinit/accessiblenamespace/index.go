@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sort"
@@ -285,9 +284,9 @@ func (i *Index) open(v *view, everything bool, selects func(*decision) bool) map
 	return questions
 }
 
-// review asks the authorizer about the permissions of a user that are stale or older than maxAge, which is 0 for any age. Without single,
-// it asks about those on every namespace only, unless the user loses them.
-func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, single bool) (err error) {
+// review asks the authorizer about the permissions of a user that are stale or older than maxAge, which is 0 for any age. With other
+// questions, it asks these instead of those about single namespaces, unless the user loses the permission on all of them.
+func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, others map[question]*answer) (err error) {
 	began := i.clock.Now()
 	select {
 	case v.reviewing <- struct{}{}:
@@ -297,14 +296,20 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, singl
 	}
 	now, answers := i.clock.Now(), map[question]*answer{}
 	// A user probably sees single namespaces, so a few of them are asked for in the first step. The others are, if the user does not see all.
-	for _, few := range []int{questioners, math.MaxInt} {
+	for _, first := range []bool{true, false} {
 		i.mu.Lock()
-		asked := i.open(v, v.everything(answers) || !single && !v.everything(nil), func(d *decision) bool {
+		everything := v.everything(answers)
+		asked := i.open(v, everything || others != nil && !v.everything(nil), func(d *decision) bool {
 			return !d.fresh(began, maxAge) && !d.recent(began) // what was asked while this waited counts
 		})
 		i.mu.Unlock()
-		many := len(asked) > few
-		maps.DeleteFunc(asked, func(q question, _ *answer) bool { return answers[q] != nil || many && q.name != "" })
+		many := first && len(asked) > questioners
+		if !everything {
+			maps.Copy(asked, others)
+		}
+		maps.DeleteFunc(asked, func(q question, _ *answer) bool {
+			return answers[q] != nil || many && q.name != "" || !first && q.name == ""
+		})
 		if err == nil {
 			err = i.ask(ctx, v.user, asked)
 		}
@@ -315,8 +320,7 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, singl
 	v.stale = true // until a watch finds that all answers are settled
 	before, all := v.everything(nil), false
 	for q, a := range answers {
-		if a.asked { // after an error, the others are asked again
-			d := v.decision(q)
+		if d := v.decisions[q]; a.asked && d != nil { // after an error, the rest is asked again
 			all = all || q.name == "" && d.allowed != a.allowed
 			d.allowed, d.uid, d.reviewed = a.allowed, a.uid, now
 		}
@@ -341,7 +345,7 @@ func (i *Index) review(ctx context.Context, v *view, maxAge time.Duration, singl
 			i.update(v, name)
 		}
 	}
-	if err == nil && single && !v.filled { // no watch can ask for what was before
+	if err == nil && others == nil && !v.filled { // no watch can ask for what was before
 		v.filled, v.log, v.since = true, nil, v.now()
 	}
 	return err
@@ -373,14 +377,16 @@ func (i *Index) get(ctx context.Context, v *view, name string) (state, error) {
 	if len(validation.IsDNS1123Label(name)) > 0 {
 		return state{}, nil
 	}
-	namespace, one := i.namespace(name), &answer{}
-	err := i.review(ctx, v, cachePeriod, false)
-	if err == nil {
-		err = i.ask(ctx, v.user, map[question]*answer{{"get", name}: one})
+	a := &answer{}
+	if namespace := i.namespace(name); namespace != nil {
+		a.uid = namespace.UID
 	}
+	err := i.review(ctx, v, cachePeriod, map[question]*answer{{"get", name}: a})
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	seen := v.see(namespace, one.allowed || v.everything(nil), v.decisions[initializeAll()].allowed)
+	namespace := i.namespace(name)
+	may := v.everything(nil) || a.allowed && namespace != nil && namespace.UID == a.uid
+	seen := v.see(namespace, may, v.decisions[initializeAll()].allowed)
 	if seen.version = v.seen[name].version; seen.version == 0 {
 		seen.version = v.now()
 	}

@@ -620,10 +620,61 @@ func TestConcurrentGets(t *testing.T) {
 			synctest.Wait()
 			began := time.Now()
 			_, err := r.rest.Get(ctx, name, nil)
-			if list, get := <-took, time.Since(began); !apierrors.IsNotFound(err) || list != 0 || get != time.Second {
+			if list, get := <-took, time.Since(began); !apierrors.IsNotFound(err) || list != time.Second || get != 2*time.Second {
 				t.Errorf("%s: the list takes %v, and the get %v: %v", name, list, get, err)
 			}
 		}
+	})
+}
+
+// TestGetMeanwhile: a get shows the namespace as it is after the authorizer answered, and an answer does not count for another namespace
+// of the name.
+func TestGetMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, namespace("shop"))
+		r.allow(true, "jane get shop")
+		get := func(meanwhile func()) (runtime.Object, error) {
+			r.slow(time.Second)
+			defer r.slow(0)
+			var found runtime.Object
+			var err error
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				found, err = r.rest.Get(r.as("jane"), "shop", nil)
+			}()
+			synctest.Wait()
+			meanwhile()
+			<-done
+			return found, err
+		}
+		found, err := get(func() { r.put(namespace("shop", func(n *corev1.Namespace) { n.Labels["a"] = "b" })) })
+		if err != nil || found.(*nsinit.AccessibleNamespace).Labels["a"] != "b" {
+			t.Errorf("after a change: %v, %v", found, err)
+		}
+		if _, err := get(func() {
+			r.remove("shop")
+			r.put(namespace("shop", func(n *corev1.Namespace) { n.UID = "second" }))
+		}); !apierrors.IsNotFound(err) {
+			t.Errorf("another namespace of the name: %v", err)
+		}
+	})
+}
+
+// TestNamesInRoles: names in a role that are no names of namespaces have no effect, also after their binding is gone.
+func TestNamesInRoles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "named"}, Rules: onNamespaces(every, userKey("jane"))}
+		b := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "named"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "named"}, Subjects: []rbacv1.Subject{person("jane")}}
+		r := newRig(t, role, b)
+		r.allow(true, "jane list")
+		jane := r.watch(r.as("jane"), internalversion.ListOptions{})
+		if err := r.core.RbacV1().ClusterRoleBindings().Delete(r.ctx, "named", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * bookmarkInterval)
+		r.put(namespace("shop"))
+		expect(t, jane, "ADDED shop")
 	})
 }
 

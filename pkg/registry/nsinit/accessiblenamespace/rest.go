@@ -92,7 +92,7 @@ func (r *REST) List(ctx context.Context, options *internalversion.ListOptions) (
 		return nil, err
 	}
 	defer end()
-	if err := r.index.review(ctx, v, cachePeriod, true); err != nil {
+	if err := r.index.review(ctx, v, cachePeriod, nil); err != nil {
 		return nil, err
 	}
 	if r.index.parse(v, options.ResourceVersion) == 0 && !anyVersion(options) || options.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
@@ -112,7 +112,7 @@ func (r *REST) Watch(ctx context.Context, options *internalversion.ListOptions) 
 	if err != nil {
 		return nil, err
 	}
-	err = r.index.review(ctx, v, cachePeriod, true)
+	err = r.index.review(ctx, v, cachePeriod, nil)
 	if err == nil && !r.index.admit(v) {
 		err = apierrors.NewTooManyRequests(fmt.Sprintf("a user can have %d watches of this resource: end one, or share it", maxWatches), 10)
 	}

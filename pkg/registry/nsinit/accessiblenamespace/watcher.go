@@ -86,7 +86,7 @@ func (w *watcher) run(ctx context.Context) {
 		case <-p.next:
 		case <-review:
 			review, delay = nil, settleTime
-			if err := w.index.review(ctx, w.view, 0, true); err == nil {
+			if err := w.index.review(ctx, w.view, 0, nil); err == nil {
 				pause = settleTime
 			} else if ctx.Err() == nil {
 				delay, pause = pause, min(2*pause, bookmarkInterval)
