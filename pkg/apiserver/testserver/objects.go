@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -58,7 +59,11 @@ func (s *Server) MustLifecycle(t testing.TB, name string) *v1alpha1.NamespaceLif
 	t.Helper()
 	uid := types.UID("uid-of-" + name)
 	s.Core.SetNamespace(Namespace(name, uid, true))
-	stored, err := s.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Create(context.Background(), Lifecycle(name, uid), metav1.CreateOptions{})
+	lifecycles := s.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
+	stored, err := lifecycles.Create(context.Background(), Lifecycle(name, uid), metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) { // etcd answered too late, so the client sent the request again
+		stored, err = lifecycles.Get(context.Background(), name, metav1.GetOptions{})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
