@@ -159,7 +159,7 @@ func complete(template *admissionregistrationv1.MutatingAdmissionPolicy, resourc
 	// kube-apiserver parses the selectors for each request of any resource, so exempt namespaces are a condition. Those without which a cluster
 	// cannot recover are also here: a condition can fail.
 	stamp.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: append(in, metav1.LabelSelectorRequirement{
-		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: slices.Sorted(slices.Values(system))})}
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: sets.List(sets.New(system...))})}
 	others.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: out}
 	switch {
 	case len(selectors) == 0:

@@ -118,13 +118,14 @@ func slim(object any) (any, error) {
 	return object, nil
 }
 
-// ofNamespaces returns the rules that concern namespaces.
+// ofNamespaces returns the rules that concern namespaces, with the names that namespaces can have: RBAC accepts every text.
 func ofNamespaces(rules []rbacv1.PolicyRule) (kept []rbacv1.PolicyRule) {
 	includes := func(list []string, name string) bool {
 		return slices.Contains(list, name) || slices.Contains(list, rbacv1.ResourceAll)
 	}
 	for _, rule := range rules {
 		if includes(rule.APIGroups, "") && includes(rule.Resources, "namespaces") {
+			rule.ResourceNames = slices.DeleteFunc(slices.Clone(rule.ResourceNames), func(name string) bool { return len(validation.IsDNS1123Label(name)) > 0 })
 			kept = append(kept, rule)
 		}
 	}
@@ -179,7 +180,7 @@ func proposed(b *rbacv1.RoleBinding, role *rbacv1.Role) (names []string) {
 	for _, rule := range role.Rules {
 		names = append(names, rule.ResourceNames...)
 	}
-	return slices.DeleteFunc(names, func(name string) bool { return len(validation.IsDNS1123Label(name)) > 0 }) // RBAC accepts every text
+	return names
 }
 
 // role returns the role of a binding, or nil.
