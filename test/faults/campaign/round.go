@@ -15,6 +15,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/test/faults/check"
 	"github.com/nsinit/nsinit/test/faults/fault"
@@ -205,11 +207,18 @@ func (r *running) settle(ctx context.Context) (*Outcome, error) {
 	r.traffic.Quiet()
 	r.recorder.Mark(history.Mark{Name: history.MarkQuiet})
 	began := time.Now()
+	settling, cancel := context.WithTimeout(ctx, settleBound+r.Slack)
+	if err := r.served(settling); err != nil {
+		cancel()
+		return nil, err
+	}
+	r.recorder.Mark(history.Mark{Name: history.MarkServed})
 	// The check reports a bound that has passed.
-	_ = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, settleBound+r.Slack, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextCancel(settling, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		left, err := traffic.Unsettled(ctx, r.env.Core, r.env.Prefix)
 		return err == nil && len(left) == 0, nil
 	})
+	cancel()
 	recovery := time.Since(began)
 	if err := r.catchUp(ctx); err != nil {
 		return nil, err
@@ -233,7 +242,32 @@ func (r *running) settle(ctx context.Context) (*Outcome, error) {
 	}, nil
 }
 
-// reasonDelay is how long a closed namespace may be without a condition after the faults.
+// served waits until every kube-apiserver serves watches of what nsinit follows, at most until the context ends. A kube-apiserver that
+// lost its etcd several times waits longer before each connection, and informers receive nothing meanwhile.
+func (r *running) served(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var factories []informers.SharedInformerFactory
+	for _, server := range r.env.Servers() {
+		client, err := kubernetes.NewForConfig(server)
+		if err != nil {
+			return err
+		}
+		factory := informers.NewSharedInformerFactory(client, 0)
+		factory.Core().V1().Namespaces().Informer()
+		factory.Core().V1().ConfigMaps().Informer()
+		factory.Core().V1().Pods().Informer()
+		factory.Batch().V1().Jobs().Informer()
+		factory.Start(ctx.Done())
+		factories = append(factories, factory)
+	}
+	for _, factory := range factories {
+		factory.WaitForCacheSync(ctx.Done())
+	}
+	return nil
+}
+
+// reasonDelay is how long a closed namespace may be without a condition, from the time at which kube-apiserver serves watches again.
 const reasonDelay = 15 * time.Second
 
 // catchUp waits until the history contains the last revisions of both stores.

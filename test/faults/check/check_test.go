@@ -134,6 +134,24 @@ func TestCheckers(t *testing.T) {
 			s.remove("f-1", a)
 			s.mark(history.MarkSettled)
 		}},
+		"I2: silent when watches are served": {check: "I2", message: "no condition states the reason", play: func(s *story) {
+			s.put(namespace{name: "f-1", uid: a, silent: true}, true)
+			s.mark(history.MarkQuiet)
+			s.mark(history.MarkServed)
+			s.at += time.Minute
+			s.terminate("f-1", a, false)
+			s.remove("f-1", a)
+			s.mark(history.MarkSettled)
+		}},
+		"silent until watches are served": {play: func(s *story) {
+			s.put(namespace{name: "f-1", uid: a, silent: true}, true)
+			s.mark(history.MarkQuiet)
+			s.at += time.Minute
+			s.mark(history.MarkServed)
+			s.terminate("f-1", a, false)
+			s.remove("f-1", a)
+			s.mark(history.MarkSettled)
+		}},
 		"silent while the faults last": {play: func(s *story) {
 			s.put(namespace{name: "f-1", uid: a, silent: true}, true)
 			s.at += time.Minute

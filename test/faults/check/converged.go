@@ -19,13 +19,17 @@ import (
 )
 
 // Converged is I2: after the faults end, every namespace becomes Active or is removed within a bound. No closed
-// namespace is ever Ready, or without a condition that states the reason. Only histories with the marks of the end of
-// the faults and of the bound are judged.
+// namespace is ever Ready, or, when kube-apiserver serves watches again, without a condition that states the reason.
+// Only histories with the marks of the end of the faults and of the bound are judged.
 func Converged(v *View) []Violation {
 	quiet, ended := v.MarkAt(history.MarkQuiet)
 	settled, waited := v.MarkAt(history.MarkSettled)
 	if !ended || !waited {
 		return nil
+	}
+	served := quiet
+	if mark, ok := v.MarkAt(history.MarkServed); ok {
+		served = mark
 	}
 	var all []Violation
 	for _, n := range v.Incarnations() {
@@ -43,7 +47,7 @@ func Converged(v *View) []Violation {
 			all = append(all, Violation{Check: "I2", Namespace: n.Name, UID: n.UID, Revisions: []int64{n.Versions[i].Revision},
 				Message: "the namespace is Ready although its gate is closed: " + conditions(n.Versions[i])})
 		}
-		if violation := v.silent(n, quiet.At, settled.At); violation != nil {
+		if violation := v.silent(n, served.At, settled.At); violation != nil {
 			all = append(all, *violation)
 		}
 	}
@@ -80,7 +84,7 @@ func readyThoughClosed(version history.Event) bool {
 }
 
 // silent finds a version that lasted too long without a condition that states the reason, or with a wrong one.
-func (v *View) silent(n *Incarnation, quiet, settled time.Duration) *Violation {
+func (v *View) silent(n *Incarnation, served, settled time.Duration) *Violation {
 	since := map[string]time.Duration{}
 	for i, version := range n.Versions {
 		until := settled
@@ -97,7 +101,7 @@ func (v *View) silent(n *Incarnation, quiet, settled time.Duration) *Violation {
 				continue
 			}
 			if _, before := since[message]; !before {
-				since[message] = max(version.Seen, quiet)
+				since[message] = max(version.Seen, served)
 			}
 			if lasted := until - since[message]; lasted > v.ReasonDelay {
 				return &Violation{Check: "I2", Namespace: n.Name, UID: n.UID, Revisions: []int64{version.Revision},

@@ -17,6 +17,8 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 // KubeEtcd returns a client of the etcd of Kubernetes. The caller closes it.
@@ -70,7 +72,13 @@ func (c *Cluster) etcdStatus(ctx context.Context, program string) (*clientv3.Sta
 
 func (c *Cluster) etcdClient(endpoints ...string) (*clientv3.Client, error) {
 	pki := c.base.PKI()
-	config := clientv3.Config{Endpoints: endpoints, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
+	// Without a limit, the recorder would see changes minutes late after its etcd was killed several times.
+	retry := backoff.DefaultConfig
+	retry.MaxDelay = time.Second
+	config := clientv3.Config{
+		Endpoints: endpoints, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: 5 * time.Second})},
+	}
 	if strings.HasPrefix(endpoints[0], "https:") {
 		tls, err := transport.TLSInfo{CertFile: pki.Cert("etcd"), KeyFile: pki.Key("etcd"), TrustedCAFile: pki.Cert("etcd-ca")}.ClientConfig()
 		if err != nil {

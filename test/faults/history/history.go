@@ -146,6 +146,8 @@ const (
 	MarkReplaced = "storage-acknowledged"
 	// MarkQuiet is when the last fault was healed and the traffic ended.
 	MarkQuiet = "quiet"
+	// MarkServed is when every kube-apiserver served watches after that.
+	MarkServed = "served"
 	// MarkSettled is when every namespace had converged, or the bound was over.
 	MarkSettled = "settled"
 	// MarkRemoved is when every namespace that was left was deleted and removed, or the bound was
