@@ -110,6 +110,13 @@ faults: build failpoints ## Run or resume the fault campaign, and write docs/rel
 	@$(OUTPUT)/bin/faults run --dir $(OUTPUT)/faults --bin-dir $(OUTPUT)/bin-failpoints --failpoints $(if $(EARLIER),--earlier-dir $(OUTPUT)/bin-earlier) --planes 2 $(FAULTS)
 	@$(OUTPUT)/bin/faults report --dir $(OUTPUT)/faults
 
+BUG ?=
+.PHONY: faults-bug
+faults-bug: build ## Make the bug BUG of test/faults/seeded, or all, and require that its test and its fault find it.
+	@$(DEV) build kube-scheduler
+	@go build -o $(OUTPUT)/bin/faults ./test/faults
+	@$(OUTPUT)/bin/faults seeded --campaign --only '^($(or $(value BUG),.*))$$'
+
 PERF ?=
 .PHONY: perf
 perf: build ## Measure what nsinit costs, or go on with it, and write docs/performance.md. With PERF, the flags, only measure.

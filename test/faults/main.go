@@ -239,6 +239,7 @@ func runSeeded(ctx context.Context, args []string) error {
 	options := seeded.Options{Root: ".", Output: os.Stdout}
 	flags.BoolVar(&options.Campaign, "campaign", false, "also run the scenario of each bug on a control plane, which takes minutes each")
 	flags.IntVar(&options.Injections, "injections", 40, "how often to inject the fault of a scenario at most")
+	flags.StringVar(&options.Histories, "histories", "", "where to store what the campaign recorded of each bug")
 	only := flags.String("only", "", "a regular expression for the names of bugs")
 	if err := flags.Parse(args); err != nil {
 		return err

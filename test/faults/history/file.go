@@ -8,11 +8,13 @@ package history
 
 import (
 	"bufio"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 )
 
 // line is one line of a stored history: exactly one of its fields is set.
@@ -70,14 +72,23 @@ func Read(r io.Reader) (*History, error) {
 	return h, scanner.Err()
 }
 
-// Save writes a history into a file atomically.
+// compressed ends the names of files that are compressed.
+const compressed = ".gz"
+
+// Save writes a history into a file atomically. It compresses the file if the name ends in .gz.
 func (h *History) Save(path string) (err error) {
 	file, err := os.Create(path + ".tmp")
 	if err != nil {
 		return err
 	}
 	buffer := bufio.NewWriter(file)
-	if err := errors.Join(h.Write(buffer), buffer.Flush(), file.Close()); err != nil {
+	if strings.HasSuffix(path, compressed) {
+		zipped := gzip.NewWriter(buffer)
+		err = errors.Join(h.Write(zipped), zipped.Close())
+	} else {
+		err = h.Write(buffer)
+	}
+	if err := errors.Join(err, buffer.Flush(), file.Close()); err != nil {
 		return err
 	}
 	return os.Rename(path+".tmp", path)
@@ -90,7 +101,13 @@ func Load(path string) (*History, error) {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	h, err := Read(bufio.NewReader(file))
+	var reader io.Reader = bufio.NewReader(file)
+	if strings.HasSuffix(path, compressed) {
+		if reader, err = gzip.NewReader(reader); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	h, err := Read(reader)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package history
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -170,6 +171,22 @@ type History struct {
 	Operations []Operation
 	Events     []Event
 	Marks      []Mark
+}
+
+// Of returns what concerns one namespace: with every mark, and every change of a configuration.
+func (h *History) Of(namespace string) *History {
+	of := &History{Marks: h.Marks}
+	for _, o := range h.Operations {
+		if owner := cmp.Or(o.Namespace, o.Name); owner == namespace || o.Namespace == "" && o.Resource != "namespaces" && o.Resource != "namespacelifecycles" {
+			of.Operations = append(of.Operations, o)
+		}
+	}
+	for _, e := range h.Events {
+		if e.Object == nil || cmp.Or(e.Object.Namespace, e.Object.Name) == namespace || e.Object.Configuration != nil || e.Object.Registration != nil {
+			of.Events = append(of.Events, e)
+		}
+	}
+	return of
 }
 
 // MarkAt returns the last mark of a name, or false.

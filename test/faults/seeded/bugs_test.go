@@ -16,6 +16,7 @@ import (
 
 	"github.com/nsinit/nsinit/test/faults/check"
 	"github.com/nsinit/nsinit/test/faults/fault"
+	"github.com/nsinit/nsinit/test/faults/history"
 )
 
 func root(t *testing.T) string {
@@ -69,8 +70,11 @@ func TestBugsApply(t *testing.T) {
 			if _, err := Overlay(t.Context(), root(t), t.TempDir(), bug); err != nil {
 				t.Fatal(err)
 			}
-			if !slices.ContainsFunc(check.Checkers(), func(c check.Checker) bool { return c.Name == bug.Check }) {
+			if bug.Check != "" && !slices.ContainsFunc(check.Checkers(), func(c check.Checker) bool { return c.Name == bug.Check }) {
 				t.Errorf("there is no check %q", bug.Check)
+			}
+			if (bug.Found == "") != (bug.Fix == "") || bug.Fault != "" && bug.Check == "" || bug.Fault == "" && bug.Test == "" {
+				t.Errorf("something is missing: %+v", bug)
 			}
 			if bug.Fault != "" && !slices.ContainsFunc(fault.All(), func(f fault.Fault) bool { return regexp.MustCompile(bug.Fault).MatchString(f.Name) }) {
 				t.Errorf("there is no fault %q", bug.Fault)
@@ -88,6 +92,30 @@ func TestBugsApply(t *testing.T) {
 		if !slices.Contains(known, entry.Name()) {
 			t.Errorf("%s is no bug in the table", entry.Name())
 		}
+	}
+}
+
+// TestHistories: the checks find each bug in the history that was recorded of it.
+func TestHistories(t *testing.T) {
+	entries, err := os.ReadDir("histories")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		name := strings.TrimSuffix(entry.Name(), historySuffix)
+		t.Run(name, func(t *testing.T) {
+			i := slices.IndexFunc(Bugs(), func(b Bug) bool { return b.Name == name })
+			if i < 0 {
+				t.Fatal("it is no bug in the table")
+			}
+			h, err := history.Load(filepath.Join("histories", entry.Name()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !Bugs()[i].foundIn(h) {
+				t.Errorf("check %s finds nothing", Bugs()[i].Check)
+			}
+		})
 	}
 }
 

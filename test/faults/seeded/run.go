@@ -22,6 +22,8 @@ import (
 
 	"github.com/nsinit/nsinit/test/faults/campaign"
 	"github.com/nsinit/nsinit/test/faults/check"
+	"github.com/nsinit/nsinit/test/faults/history"
+	"github.com/nsinit/nsinit/test/faults/traffic"
 )
 
 // Options say what to run.
@@ -33,7 +35,9 @@ type Options struct {
 	// Campaign also runs the scenario of each bug on a control plane. Injections is how often its fault is injected at most.
 	Campaign   bool
 	Injections int
-	Output     io.Writer
+	// Histories is where the history of each scenario is stored, or empty.
+	Histories string
+	Output    io.Writer
 }
 
 // outcome is what found a bug: the name of a test or a check, or why nothing did.
@@ -151,10 +155,40 @@ func (b Bug) scenario(ctx context.Context, options Options, dir string) (string,
 	for _, result := range state.Results {
 		found = append(found, result.Violations...)
 	}
-	if !slices.ContainsFunc(found, func(v check.Violation) bool { return v.Check == b.Check }) {
+	i := slices.IndexFunc(found, func(v check.Violation) bool { return v.Check == b.Check })
+	if i < 0 {
 		return "", fmt.Errorf("check %s found nothing in %d rounds, others found %v", b.Check, state.Rounds, found)
 	}
+	if options.Histories != "" {
+		if err := b.store(options.Histories, results, state, found[i]); err != nil {
+			return "", err
+		}
+	}
 	return describe(b.Check) + " (" + strings.Trim(b.Fault, "^$") + ")", nil
+}
+
+// store keeps what concerns a violation of a history, which TestHistories judges again.
+func (b Bug) store(dir, results string, state *campaign.State, violation check.Violation) error {
+	for _, result := range state.Results {
+		for _, file := range result.Histories {
+			h, err := history.Load(filepath.Join(results, file))
+			if err != nil {
+				return err
+			}
+			if h = h.Of(violation.Namespace); b.foundIn(h) {
+				return h.Save(filepath.Join(dir, b.Name+historySuffix))
+			}
+		}
+	}
+	return fmt.Errorf("the history of namespace %q alone does not show the violation %s", violation.Namespace, violation)
+}
+
+const historySuffix = ".jsonl.gz"
+
+// foundIn reports whether the check finds the bug in a history.
+func (b Bug) foundIn(h *history.History) bool {
+	found := check.All(h, campaign.Recheck(check.Options{NamePrefix: traffic.NamePrefix}))
+	return slices.ContainsFunc(found, func(v check.Violation) bool { return v.Check == b.Check })
 }
 
 func describe(name string) string {

@@ -1,0 +1,73 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package seeded
+
+// realBugs are those that nsinit had.
+func realBugs() []Bug {
+	return []Bug{
+		{Name: "failed-selection-takes-name", Description: "an initializer whose selection failed takes its name from a stricter one of a later configuration",
+			Found: "an attack", Fix: "fd24bf18", Package: planPackage, Test: "^TestFailedSelection$"},
+		{Name: "anybody-registers", Description: "a user who may write a configuration registers the initializer of another team",
+			Found: "an attack", Fix: "0365c9e9", Package: readerPackage, Test: "^TestRegistration$"},
+		{Name: "foreign-api-trusted", Description: "the gate comes into force on an API that kube-apiserver serves from a CustomResourceDefinition",
+			Found: "an attack", Fix: "8c1dba24", Package: "./pkg/controller/gate", Test: "^TestRegisterForeign$"},
+		{Name: "unregistered-though-reached", Description: "an API that was reached in between is unregistered, as if it had failed all the time",
+			Found: "a test", Fix: "d6bacdb5", Package: "./pkg/controller/gate", Test: "^TestReachedMeanwhile$"},
+		{Name: "unconfirmed-apply", Description: "server-side apply creates a NamespaceLifecycle in a storage that is not confirmed",
+			Found: "unknown", Fix: "5c2cb5b3", Package: storagePackage, Test: "^TestUnconfirmed$"},
+		{Name: "own-identity-distrusted", Description: "nsinit-apiserver takes the identity that it wrote without a response for that of another storage",
+			Found: "a test", Fix: "d8a9e6d9", Package: "./pkg/storage", Test: "^TestLostResponse$"},
+		{Name: "caches-of-lost-storage", Description: "nsinit-apiserver goes on with the caches of a storage that was replaced meanwhile",
+			Found: "unknown", Fix: "a3c916a9", Package: "./pkg/storage", Test: "^TestConfirm$"},
+		{Name: "compacted-not-defragmented", Description: "the database is not defragmented after a compaction, although old revisions used the reserve",
+			Found: "unknown", Fix: "ece352d2", Package: "./pkg/storage", Test: "^TestOldRevisions$"},
+		{Name: "interrupted-defragmentation-kept", Description: "the copy of the database that a killed defragmentation left is kept for ever",
+			Found: "an attack", Fix: "28f7224f", Package: "./pkg/embeddedetcd", Test: "^TestRun$"},
+		{Name: "ready-while-unreadable", Description: "a namespace that is deleted stays Ready while its NamespaceLifecycle cannot be read",
+			Found: "a test", Fix: "9f6414df", Package: lifecyclePackage, Test: "^TestUnlisted$"},
+		{Name: "uncached-lifecycle-ignored", Description: "the controller waits for its cache when a NamespaceLifecycle exists that the cache lacks",
+			Found: "a campaign", Fix: "74b94e55", Package: lifecyclePackage, Test: "^TestRefusedLifecycle$"},
+		{Name: "silent-watch-trusted", Description: "the controller relies on a watch that delivers no events, as lists succeed",
+			Found: "unknown", Fix: "12b3f7f8", Package: lifecyclePackage, Test: "^TestObserve$"},
+		{Name: "long-failure-refused", Description: "a failure with a message of more than 4096 bytes is refused, so the namespace waits",
+			Found: "unknown", Fix: "83e76362", Package: "./pkg/apiserver", Test: "^TestMessagesArePrintable$"},
+		{Name: "one-creator-fills-list", Description: "deleted namespaces of one creator fill the list of names that strict-name-reuse refuses",
+			Found: "an attack", Fix: "8562a11c", Package: "./pkg/controller/namereuse", Test: "^TestRoom$"},
+		{Name: "first-answer-not-repeated", Description: "the answers to the first request of a user count, although a binding has just changed",
+			Found: "an attack", Fix: "b1c597bb", Package: "./pkg/registry/nsinit/accessiblenamespace", Test: "^TestLaggingServerFirst$"},
+		{Name: "deleted-object-ready", Description: "a namespace opens although an object of a population is being deleted",
+			Found: "an attack", Fix: "007edaea", Package: "./pkg/population", Test: "^TestReadyDeleted$"},
+		{Name: "repairs-in-turns", Description: "two populations that repair the same object change it in turns, without end",
+			Found: "unknown", Fix: "7ef98849", Package: "./pkg/population", Test: "^TestPlan$"},
+		{Name: "moved-object-pruned", Description: "an object that moved to another manifest is deleted before the rollout reaches the namespace",
+			Found: "unknown", Fix: "4d9ec7bf", Package: "./pkg/population", Test: "^TestPlan$"},
+		{Name: "immutable-object-kept", Description: "a tenant stops the repair of an object for good with immutable: true",
+			Found: "an attack", Fix: "ddd7eb01", Package: "./pkg/population", Test: "^TestRepair$"},
+		{Name: "failure-while-closed-forgotten", Description: "an object that failed while its namespace was closed is not repaired when the namespace opens",
+			Found: "unknown", Fix: "29f9fd0a", Package: "./pkg/population/controller", Test: "^TestOpened$"},
+		{Name: "drift-behind-changes", Description: "the repair of a changed object waits until a changed population has reached every namespace",
+			Found: "a test", Fix: "f7ef4e0f", Package: "./pkg/population/controller", Test: "^TestHandlers$"},
+		{Name: "rollout-behind-failing-namespace", Description: "one namespace with a lasting error keeps a rollout from all others",
+			Found: "unknown", Fix: "4d6ead1e", Package: "./pkg/population/controller", Test: "^TestNext$"},
+		{Name: "conflict-checked-late", Description: "a rollout notices only after ten minutes that a conflict has ended",
+			Found: "a user", Fix: "0e2c4da1", Package: "./pkg/population/controller", Test: "^TestStuck$"},
+		{Name: "returned-kind-unnoticed", Description: "namespaces are not tried again when a missing kind or permission of a population is back",
+			Found: "an attack", Fix: "f4359fae", Package: "./pkg/population/controller", Test: "^TestReportReadiness$"},
+		{Name: "failed-probe-forgotten", Description: "after a failed write of their probe, the policies for pods and Jobs never come into force",
+			Found: "unknown", Fix: "052bd18e", Package: "./pkg/controller/objects", Test: "^TestHold$"},
+		{Name: "exemptions-in-one-condition", Description: "a long list of exempt namespaces makes a policy for pods and Jobs that does not compile",
+			Found: "a review", Fix: "327787c2", Package: "./pkg/controller/objects", Test: "^TestManyExempt$"},
+		{Name: "late-end-of-former-turn", Description: "the late end of a turn in a former namespace ends the turn in the next one of its name",
+			Found: "a review", Fix: "b18e6b80", Package: "./sdk/initializer", Test: "^TestOver$"},
+		{Name: "names-with-spaces-unquoted", Description: "the commands that kubectl nsinit why prints do not quote names with spaces",
+			Found: "an attack", Fix: "9a9e47d3", Package: "./sdk/util/printable", Test: "^TestWord$"},
+		{Name: "any-apiservice-restored", Description: "kubectl nsinit on creates any APIService that the ConfigMap nsinit-off contains",
+			Found: "an attack", Fix: "9cf4a1a9", Package: "./pkg/cli/off", Test: "^TestOnRefuses$"},
+		{Name: "fix-releases-content", Description: "kubectl nsinit why --fix offers to release the content that participants still hold",
+			Found: "unknown", Fix: "0b0a995e", Package: "./pkg/diagnosis", Test: "^TestFixes$"},
+	}
+}
