@@ -2,8 +2,8 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Builds nsinit's programs with failpoints, for the campaign in test/faults. It works on a copy of
-# the source, so the source and the programs of hack/build.sh have no failpoints.
+# Builds nsinit's programs with failpoints, for the campaign in test/faults, and etcd with the failpoints of its write-ahead log. It works
+# on a copy of the source, so the source and the programs of hack/build.sh have no failpoints.
 #
 #     hack/build-failpoints.sh DIRECTORY [PACKAGE...]
 #
@@ -43,7 +43,18 @@ if [[ -n ${duplicates} ]]; then
 fi
 "${TOOLS}/gofail" enable "${packages[@]}"
 version="$(cd hack/tools && go list -m -f '{{.Version}}' go.etcd.io/gofail)"
-go mod edit -require="go.etcd.io/gofail@${version}"
-grep '^go.etcd.io/gofail ' hack/tools/go.sum >>go.sum
-
+require() {
+  go mod edit -require="go.etcd.io/gofail@${version}"
+  grep '^go.etcd.io/gofail ' "${COPY}/hack/tools/go.sum" >>go.sum
+}
+require
 GOFLAGS="${GOFLAGS:-} -mod=mod -tags=failpoints" bash hack/build.sh "${output}" "$@"
+
+[[ $# -eq 0 ]] || exit 0
+cd hack/dev/kubernetes/v1.37
+server=go.etcd.io/etcd/server/v3
+cp --recursive --no-preserve=mode "$(GOWORK=off go list -m -f '{{.Dir}}' "${server}")" "${COPY}/etcd"
+"${TOOLS}/gofail" enable "${COPY}/etcd/storage/wal"
+require
+go mod edit -replace="${server}=${COPY}/etcd"
+GOWORK=off GOFLAGS="-trimpath -mod=mod" go build -buildvcs=false -ldflags="-s -w" -o "${output}/etcd" "${server}"

@@ -24,6 +24,10 @@ func storageFaults() []Fault {
 	return []Fault{
 		{Name: "NOSPACE in the etcd of nsinit", Description: "the etcd of nsinit has the alarm `NOSPACE`", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: outOfSpace(history.Nsinit)},
 		{Name: "NOSPACE in the etcd of Kubernetes", Description: "the etcd of Kubernetes has the alarm `NOSPACE`", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: outOfSpace(history.Kube)},
+		{Name: "slow disk of etcd", Description: "each fsync of the etcd of Kubernetes takes 500 ms longer",
+			Programs: []string{kubeEtcd}, Capability: Failpoints, Hold: 2 * time.Second, Rest: 300 * time.Millisecond, Inject: slowDisk(oneOf(kubeEtcd))},
+		{Name: "slow disk of nsinit's etcd", Description: "each fsync of the leader of nsinit's etcd takes 500 ms longer",
+			Programs: []string{nsinitEtcd}, Capability: Failpoints, Hold: 2 * time.Second, Rest: 300 * time.Millisecond, Inject: slowDisk(etcdLeader)},
 		{Name: "corrupt value of a NamespaceLifecycle", Description: "the stored value of a NamespaceLifecycle is damaged", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: corrupt("namespacelifecycles")},
 		{Name: "corrupt value of a configuration", Description: "the stored value of a configuration is damaged", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: corrupt("namespaceinitializerconfigurations")},
 	}
@@ -52,6 +56,24 @@ func outOfSpace(store history.Store) func(context.Context, *Env) (healer, error)
 			_, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{})
 			return errors.Join(err, client.Close())
 		}, nil
+	}
+}
+
+// slowDisk delays each fsync of the write-ahead log of an etcd, at a failpoint of etcd.
+func slowDisk(members selector) func(context.Context, *Env) (healer, error) {
+	return func(ctx context.Context, e *Env) (healer, error) {
+		topology, ok := e.Topology.(HasFailpoints)
+		if !ok {
+			return nil, errors.New("there are no failpoints")
+		}
+		chosen, err := members(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		set := func(ctx context.Context, terms string) error {
+			return Retry(ctx, func(ctx context.Context) error { return topology.SetFailpoint(ctx, chosen[0], "walBeforeSync", terms) })
+		}
+		return func(ctx context.Context) error { return set(ctx, FailpointOff) }, set(ctx, "sleep(500)")
 	}
 }
 

@@ -50,7 +50,7 @@ type Plane struct {
 var _ fault.Topology = (*Plane)(nil)
 
 // Start starts a control plane, and registers the initializers of the traffic. With failpoints, the programs
-// of nsinit in options.BinDir are built with them.
+// in options.BinDir are built with them.
 func Start(ctx context.Context, options cluster.Options, failpoints bool) (*Plane, error) {
 	p := &Plane{initializers: proxy.New(InitializerLink), failpoints: map[string]string{}}
 	if failpoints {
@@ -70,11 +70,12 @@ func Start(ctx context.Context, options cluster.Options, failpoints bool) (*Plan
 	return p, nil
 }
 
-// enableFailpoints chooses an address for each program of nsinit.
+// enableFailpoints chooses an address for each program of nsinit and for each etcd.
 func (p *Plane) enableFailpoints(options *cluster.Options) error {
-	var programs []string
+	programs := []string{"etcd"}
 	for kind, count := range map[string]int{
-		"nsinit-apiserver": options.Topology.NsinitAPIServers, "nsinit-controller-manager": options.Topology.Controllers, "policy-population": options.Topology.PolicyPopulations,
+		"nsinit-apiserver": options.Topology.NsinitAPIServers, "nsinit-controller-manager": options.Topology.Controllers,
+		"policy-population": options.Topology.PolicyPopulations, "nsinit-etcd": options.Topology.NsinitEtcds,
 	} {
 		for i := range count {
 			programs = append(programs, fmt.Sprintf("%s-%d", kind, i))
