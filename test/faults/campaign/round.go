@@ -215,7 +215,7 @@ func (r *running) settle(ctx context.Context) (*Outcome, error) {
 	r.recorder.Mark(history.Mark{Name: history.MarkServed})
 	// The check reports a bound that has passed.
 	_ = wait.PollUntilContextCancel(settling, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		left, err := traffic.Unsettled(ctx, r.env.Core, r.env.Prefix)
+		left, err := traffic.Unsettled(ctx, r.env.Core, r.env.Nsinit, r.env.Prefix)
 		return err == nil && len(left) == 0, nil
 	})
 	cancel()

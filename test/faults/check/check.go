@@ -20,7 +20,7 @@ import (
 
 // Violation is a proof that a history violates an invariant.
 type Violation struct {
-	// Check is the checker that found it: I1 to I6, Plan or Linearizable.
+	// Check is the checker that found it: I1 to I9, Plan or Linearizable.
 	Check     string    `json:"check"`
 	Namespace string    `json:"namespace,omitempty"`
 	UID       types.UID `json:"uid,omitempty"`
@@ -72,9 +72,12 @@ func Checkers() []Checker {
 		{"I1", "etcd stores no write of a tenant in a namespace before the revision that opens the gate of this namespace.", Early},
 		{"I2", "After the faults end, every namespace becomes Active or is removed within a time limit. Each closed namespace reports the reason.", Converged},
 		{"I3", "etcd stores every acknowledged write to the API of nsinit.", Durable},
-		{"I4", "The gate of each namespace opens once, after each initializer in the plan has acted. Each initializer leaves one result, which stays until the namespace is deleted.", Once},
+		{"I4", "The gate of each namespace opens once, after each initializer in the plan has acted. Each initializer leaves one result, which stays until the namespace is deleted, and until the participant that holds the content has cleaned up.", Once},
 		{"I5", "No gate opens while the storage of nsinit is lost.", Lost},
 		{"I6", "A pod gets no node, and a Job gets no pods, before all of its initializers are done. Each initializer removes only itself, in the order of the configuration. After the faults end, every pod gets a node and every Job starts within a time limit.", Held},
+		{"I7", "etcd stores no write of a tenant in a namespace that has been frozen for 10 seconds. A population changes no open namespace that has been frozen or terminating for 10 seconds.", Frozen},
+		{"I8", "When the gate of a namespace opens, the quota of its population is in force. After the faults end, each namespace gets the last version of the population.", Populated},
+		{"I9", "A user sees no AccessibleNamespace that RBAC does not show to the user. A namespace names the user on whose behalf a portal created it, and no other user.", Seen},
 		{"Plan", "The plan of a namespace is the merge of all configurations at one revision of etcd. The merge includes every change that was stored before a client began to create the namespace.", Plans},
 		{"Linearizable", "Acknowledged writes and reads of NamespaceLifecycles and configurations are linearizable. The API allows each change.", Linearizable},
 	}

@@ -476,7 +476,7 @@ func TestCheckers(t *testing.T) {
 		})
 	}
 	for _, checker := range Checkers() {
-		if !checked[checker.Name] {
+		if !checked[checker.Name] && !slices.Contains([]string{"I7", "I8", "I9"}, checker.Name) { // see TestTenancy
 			t.Errorf("no history violates %s", checker.Name)
 		}
 	}

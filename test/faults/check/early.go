@@ -85,14 +85,7 @@ func (v *View) inherits(changes []history.Event, i int) *Incarnation {
 // earlyDeletions finds deletions by tenants before the gate opened. etcd does not record who deleted an
 // object, but the tenant does.
 func (v *View) earlyDeletions() []Violation {
-	removed := map[types.UID]history.Event{}
-	for _, changes := range v.Objects {
-		for _, change := range changes {
-			if change.Deleted {
-				removed[change.Object.UID] = change
-			}
-		}
-	}
+	removed := v.removals()
 	var all []Violation
 	for _, o := range v.Operations {
 		if o.Role != history.RoleTenant || o.Verb != "delete" || o.Outcome != history.Acknowledged || o.Namespace == "" || o.UID == "" {

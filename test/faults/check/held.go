@@ -237,10 +237,10 @@ func (j *heldJudge) changed(before *history.Object, version history.Event) strin
 	case !temporary && (len(was) == 0 || !slices.Equal(was[1:], is)):
 		return fmt.Sprintf("waited for %q and then for %q: more changed than the removal of the first one", was, is)
 	}
-	// An answer with the revision of the change can also be that of a request that changed nothing.
+	// An answer with the revision of the change can also be that of a later request, which changed nothing.
 	others := ""
 	for _, o := range j.requests[resource(version.Object)+"/"+version.Object.Namespace+"/"+version.Object.Name] {
-		wrote := o.Outcome == history.Acknowledged && o.ResourceVersion == version.Revision
+		wrote := o.Outcome == history.Acknowledged && o.ResourceVersion == version.Revision && o.Start <= version.Seen
 		switch {
 		case !temporary && o.Client == was[0] && (wrote || o.Outcome == history.Unknown && o.Start <= version.Seen):
 			return ""

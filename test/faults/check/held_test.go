@@ -117,6 +117,15 @@ func TestHeld(t *testing.T) {
 			s.pod("p", "", scanner, approver, "a")
 			s.removesItself("meddler", s.pod("p", "", scanner, approver))
 		}},
+		"a later request that changes nothing": {play: func(s *story) {
+			s.flapping(1, "a")
+			s.flapping(2)
+			s.pod("p", "", scanner, approver, "a")
+			object := s.pod("p", "", scanner, approver)
+			s.tick()
+			s.operation(history.Operation{Client: "meddler", Verb: "patch", Resource: "pods", Namespace: object.Namespace, Name: object.Name, UID: object.UID,
+				ResourceVersion: s.kube, Start: s.at, End: s.at})
+		}},
 		"one of a configuration that changes is added": {message: "more changed than the removal of the first one", play: func(s *story) {
 			s.flapping(1, "a")
 			s.flapping(2)

@@ -86,16 +86,20 @@ func (v *View) results() map[types.UID]map[string]*result {
 // missing returns the deletions of results of initializers while the namespace lives. No client of the traffic
 // deletes one.
 func (v *View) missing(n *Incarnation) []history.Event {
-	var lost []history.Event
+	return slices.DeleteFunc(v.deletedResults(n), func(change history.Event) bool { return n.deletingAt(change.Revision) })
+}
+
+// deletedResults returns the deletions of results of initializers.
+func (v *View) deletedResults(n *Incarnation) []history.Event {
+	var deleted []history.Event
 	for _, key := range sortedKeys(v.Objects) {
 		for _, change := range v.Objects[key] {
-			if change.Deleted && change.Object.Annotations[history.AnnotationInitializer] != "" && change.Object.Namespace == n.Name &&
-				v.At(n.Name, change.Revision) == n && !n.deletingAt(change.Revision) {
-				lost = append(lost, change)
+			if change.Deleted && change.Object.Annotations[history.AnnotationInitializer] != "" && change.Object.Namespace == n.Name && v.At(n.Name, change.Revision) == n {
+				deleted = append(deleted, change)
 			}
 		}
 	}
-	return lost
+	return deleted
 }
 
 // complete returns the last version of the lifecycle by which a namespace was opened, or nil.
@@ -176,10 +180,17 @@ func (v *View) cleanedUp(n *Incarnation, results map[string]*result, add func(st
 		if !planned.Finalizer || results[planned.Name] == nil {
 			continue
 		}
-		if !slices.ContainsFunc(v.Operations, func(o history.Operation) bool {
+		i := slices.IndexFunc(v.Operations, func(o history.Operation) bool {
 			return o.Verb == history.VerbCleanup && o.Client == planned.Name && o.NamespaceUID == n.UID && o.Outcome == history.Acknowledged && o.Start < removed.Seen
-		}) {
+		})
+		if i < 0 {
 			add("the namespace was removed although participant %q acted for it and did not clean up", []int64{removed.Revision}, planned.Name)
+			continue
+		}
+		for _, change := range v.deletedResults(n) {
+			if helper.HoldsContent(&planned) && change.Seen < v.Operations[i].Start {
+				add("%s was deleted before participant %q, which holds the content, cleaned up", []int64{change.Revision}, change.Key, planned.Name)
+			}
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/test/faults/history"
 )
 
@@ -91,7 +92,7 @@ func (v *View) configurationStates() []configurationState {
 }
 
 // merge is the documented order: by the name of the configuration, the first entry of a name wins,
-// configurations that are being deleted contribute nothing, and the built-in initializer comes
+// configurations that are being deleted contribute nothing, nor do initializers whose activation waits for a report, and the built-in initializer comes
 // first where a participant acts at termination.
 func merge(live map[string]*v1alpha1.NamespaceInitializerConfiguration) []entry {
 	var plan []entry
@@ -101,7 +102,7 @@ func merge(live map[string]*v1alpha1.NamespaceInitializerConfiguration) []entry 
 			continue
 		}
 		for _, initializer := range live[name].Initializers {
-			if slices.ContainsFunc(plan, func(e entry) bool { return e.Name == initializer.Name }) {
+			if slices.ContainsFunc(plan, func(e entry) bool { return e.Name == initializer.Name }) || !helper.IsInPlans(live[name], &initializer) {
 				continue
 			}
 			plan = append(plan, entryOf(&initializer))

@@ -16,7 +16,7 @@ func TestTable(t *testing.T) {
 	const (
 		injections = 100
 		planes     = 2
-		limit      = 3 * time.Hour
+		limit      = 3*time.Hour + 15*time.Minute
 		// perInjection is what kills, starts and requests take; perRound is the beginning and the end.
 		perInjection = 500 * time.Millisecond
 		perRound     = 40 * time.Second

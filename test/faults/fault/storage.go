@@ -25,9 +25,9 @@ func storageFaults() []Fault {
 		{Name: "NOSPACE in the etcd of nsinit", Description: "the etcd of nsinit has the alarm `NOSPACE`", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: outOfSpace(history.Nsinit)},
 		{Name: "NOSPACE in the etcd of Kubernetes", Description: "the etcd of Kubernetes has the alarm `NOSPACE`", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: outOfSpace(history.Kube)},
 		{Name: "slow disk of etcd", Description: "each fsync of the etcd of Kubernetes takes 500 ms longer",
-			Programs: []string{kubeEtcd}, Capability: Failpoints, Hold: 2 * time.Second, Rest: 300 * time.Millisecond, Inject: slowDisk(oneOf(kubeEtcd))},
+			Programs: []string{kubeEtcd}, Capability: Failpoints, Hold: time.Second, Rest: 200 * time.Millisecond, Inject: slowDisk(oneOf(kubeEtcd))},
 		{Name: "slow disk of nsinit's etcd", Description: "each fsync of the leader of nsinit's etcd takes 500 ms longer",
-			Programs: []string{nsinitEtcd}, Capability: Failpoints, Hold: 2 * time.Second, Rest: 300 * time.Millisecond, Inject: slowDisk(etcdLeader)},
+			Programs: []string{nsinitEtcd}, Capability: Failpoints, Hold: time.Second, Rest: 200 * time.Millisecond, Inject: slowDisk(etcdLeader)},
 		{Name: "corrupt value of a NamespaceLifecycle", Description: "the stored value of a NamespaceLifecycle is damaged", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: corrupt("namespacelifecycles")},
 		{Name: "corrupt value of a configuration", Description: "the stored value of a configuration is damaged", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: corrupt("namespaceinitializerconfigurations")},
 	}

@@ -56,6 +56,10 @@ func decode(store Store, value []byte) (*Object, bool) {
 		recorded.Configuration = typed
 	case *v1alpha1.InitializerConfiguration:
 		recorded.Registration = typed
+	case *v1alpha1.NamespacePopulation:
+		recorded.Population = typed
+	case *corev1.ResourceQuota:
+		recorded.Quota = &corev1.ResourceQuota{Spec: typed.Spec, Status: typed.Status}
 	case *corev1.Pod:
 		recorded.Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: typed.OwnerReferences},
 			Spec: corev1.PodSpec{NodeName: typed.Spec.NodeName, SchedulingGates: typed.Spec.SchedulingGates}, Status: corev1.PodStatus{Phase: typed.Status.Phase}}

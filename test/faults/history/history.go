@@ -35,6 +35,15 @@ const (
 // cluster. No server sees them: the participant records them itself.
 const VerbCleanup = "cleanup"
 
+// VerbSee is the verb of the operations by which a client records that it saw an object in a list or watch.
+const VerbSee = "see"
+
+// ClientPortal is the client that may create namespaces on behalf of others.
+const ClientPortal = "portal"
+
+// QuotaName is the name of the quota of the population, and ViewName that of the RoleBinding by which the viewer may get a namespace.
+const QuotaName, ViewName = "populated", "viewer"
+
 // InitializerDomain ends the names of the initializers of a campaign, each of which leaves a result.
 const InitializerDomain = ".faults.example.com"
 
@@ -134,6 +143,9 @@ type Object struct {
 	Pod          *corev1.Pod                        `json:"pod,omitempty"`
 	Job          *batchv1.Job                       `json:"job,omitempty"`
 	Registration *v1alpha1.InitializerConfiguration `json:"registration,omitempty"`
+	Population   *v1alpha1.NamespacePopulation      `json:"population,omitempty"`
+	// Quota has only what decides whether it is in force.
+	Quota *corev1.ResourceQuota `json:"quota,omitempty"`
 }
 
 // Names of marks.
@@ -182,7 +194,7 @@ func (h *History) Of(namespace string) *History {
 		}
 	}
 	for _, e := range h.Events {
-		if e.Object == nil || cmp.Or(e.Object.Namespace, e.Object.Name) == namespace || e.Object.Configuration != nil || e.Object.Registration != nil {
+		if e.Object == nil || cmp.Or(e.Object.Namespace, e.Object.Name) == namespace || e.Object.Configuration != nil || e.Object.Registration != nil || e.Object.Population != nil {
 			of.Events = append(of.Events, e)
 		}
 	}

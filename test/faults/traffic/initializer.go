@@ -72,6 +72,9 @@ func (t *Traffic) initializer(crashing context.Context, name string) (*initializ
 			if err := t.misbehave(ctx, crashing); err != nil {
 				return err
 			}
+			if t.chance(0.2) {
+				_ = initializer.Progress(ctx, "it is under way") // nothing depends on it
+			}
 			if err := leaveResult(ctx, core, name, namespace); err != nil {
 				return err
 			}
@@ -148,7 +151,8 @@ func (t *Traffic) flap(ctx context.Context) {
 func (t *Traffic) flapOnce(ctx context.Context, admin versioned.Interface, name string) {
 	client := admin.NsinitV1alpha1().NamespaceInitializerConfigurations()
 	ignore, soon := v1alpha1.Ignore, int32(1)
-	entries := []v1alpha1.RegisteredInitializer{{Name: optional, Ordering: t.ordering()}}
+	activation := []v1alpha1.ActivationPolicy{v1alpha1.ActivationAlways, v1alpha1.ActivationWhenServed}[t.pick(2)]
+	entries := []v1alpha1.RegisteredInitializer{{Name: optional, Ordering: t.ordering(), Activation: &activation}}
 	if t.chance(0.2) {
 		entries = append(entries, v1alpha1.RegisteredInitializer{Name: ghost, FailurePolicy: &ignore, TimeoutSeconds: &soon, Ordering: t.ordering()})
 	}

@@ -28,15 +28,20 @@ const (
 	tenantUser      = NamePrefix + "tenant"
 	initializerUser = NamePrefix + "initializer"
 	meddlerUser     = NamePrefix + "meddler"
+	// The warden freezes namespaces, the portal creates them on behalf of tenants, and the viewer may get those in which the population
+	// binds viewerUser, which is also the name of the role.
+	wardenUser, portalUser, viewerUser = NamePrefix + "warden", NamePrefix + "portal", NamePrefix + "viewer"
 )
 
 // The initializers. plain acts after those before it; participant acts at any time, and at the end of namespaces;
-// optional is registered only at times, in changing places; ghost does not run, and is skipped at its deadline.
+// optional is registered only at times, in changing places; ghost does not run, and is skipped at its deadline; populator is
+// policy-population, which runs as a program.
 const (
 	plain       = "one" + history.InitializerDomain
 	participant = "two" + history.InitializerDomain
 	optional    = "three" + history.InitializerDomain
 	ghost       = "ghost" + history.InitializerDomain
+	populator   = "policy-population.nsinit.dev"
 )
 
 // The initializers of pods and Jobs, in their order. Both act on both kinds.
@@ -96,11 +101,20 @@ func Install(ctx context.Context, config *rest.Config) error {
 			{APIGroups: []string{""}, Resources: []string{"pods/binding"}, Verbs: []string{"create"}},
 			{APIGroups: []string{"batch"}, Resources: []string{"jobs", "jobs/status"}, Verbs: []string{"patch"}},
 		},
+		wardenUser: {{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list", "patch", v1alpha1.VerbFreeze}}},
+		portalUser: {
+			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create"}},
+			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"creators"}, Verbs: []string{v1alpha1.VerbImpersonate}},
+		},
+		viewerUser: {{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}}},
 	} {
 		meta := metav1.ObjectMeta{Name: user}
 		_, err := core.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
+		}
+		if user == viewerUser { // the population binds the role in namespaces
+			continue
 		}
 		_, err = core.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: meta,
@@ -111,9 +125,14 @@ func Install(ctx context.Context, config *rest.Config) error {
 			return err
 		}
 	}
+	_, err = nsinit.NsinitV1alpha1().NamespacePopulations().Create(ctx, population(10000), metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("cannot create the population: %w", err)
+	}
 	_, err = nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{
-		ObjectMeta:   metav1.ObjectMeta{Name: baseConfiguration},
-		Initializers: []v1alpha1.RegisteredInitializer{{Name: plain}, {Name: participant, Finalizer: true, Ordering: &v1alpha1.InitializerOrdering{}}},
+		ObjectMeta: metav1.ObjectMeta{Name: baseConfiguration},
+		Initializers: []v1alpha1.RegisteredInitializer{{Name: populator, Ordering: &v1alpha1.InitializerOrdering{}}, {Name: plain},
+			{Name: participant, Finalizer: true, Holds: new(v1alpha1.HoldContent), Ordering: &v1alpha1.InitializerOrdering{}}},
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("cannot register the initializers: %w", err)

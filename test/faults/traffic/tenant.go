@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/test/faults/history"
 )
 
@@ -52,12 +53,23 @@ func (t *Traffic) useSlot(ctx context.Context, slot int) {
 	if err != nil {
 		return
 	}
+	portal, err := kubernetes.NewForConfig(t.user(t.options.Servers[0], history.ClientPortal, history.RoleTenant, portalUser))
+	if err != nil {
+		return
+	}
 	for serial := 0; ctx.Err() == nil; serial++ {
 		current := name
 		if !t.options.Recreate || slot%2 == 1 { // who does not wait for a name makes more namespaces
 			current = fmt.Sprintf("%s-%03d", name, serial)
 		}
-		namespace := t.create(ctx, clients, current)
+		created, creators := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: current}}, clients
+		if t.chance(0.3) {
+			created.Annotations = map[string]string{v1alpha1.AnnotationOnBehalfOf: tenant}
+		}
+		if t.chance(0.3) { // others may name nobody
+			creators = []kubernetes.Interface{portal}
+		}
+		namespace := t.create(ctx, creators, created)
 		if namespace == nil {
 			return
 		}
@@ -66,9 +78,9 @@ func (t *Traffic) useSlot(ctx context.Context, slot int) {
 }
 
 // create creates a namespace as soon as there is none of its name.
-func (t *Traffic) create(ctx context.Context, clients []kubernetes.Interface, name string) *corev1.Namespace {
+func (t *Traffic) create(ctx context.Context, clients []kubernetes.Interface, created *corev1.Namespace) *corev1.Namespace {
 	for t.limiter.Wait(ctx) == nil {
-		namespace, err := clients[t.pick(len(clients))].CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		namespace, err := clients[t.pick(len(clients))].CoreV1().Namespaces().Create(ctx, created, metav1.CreateOptions{})
 		if err == nil {
 			return namespace
 		}
@@ -220,20 +232,29 @@ func Names(ctx context.Context, core kubernetes.Interface, prefix string) ([]str
 }
 
 // Unsettled returns the namespaces whose names begin with a prefix and that are neither open and Ready nor
-// gone, and the pods and Jobs in such namespaces that do not run.
-func Unsettled(ctx context.Context, core kubernetes.Interface, prefix string) ([]string, error) {
+// gone, the pods and Jobs in such namespaces that do not run, and the population if it has not reached every namespace.
+func Unsettled(ctx context.Context, core kubernetes.Interface, nsinit versioned.Interface, prefix string) ([]string, error) {
 	list, err := core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	names, err := idle(ctx, core, prefix)
+	if err != nil {
+		return nil, err
+	}
+	switch done, err := rolledOut(ctx, nsinit); {
+	case err != nil:
+		return nil, err
+	case !done:
+		names = append(names, populationName)
+	}
 	for _, namespace := range list.Items {
 		_, closed := namespace.Labels[v1alpha1.LabelInitializing]
 		if strings.HasPrefix(namespace.Name, prefix) && (closed || namespace.DeletionTimestamp != nil || !ready(&namespace)) {
 			names = append(names, namespace.Name)
 		}
 	}
-	return names, err
+	return names, nil
 }
 
 func ready(namespace *corev1.Namespace) bool {

@@ -87,6 +87,9 @@ func Start(ctx context.Context, options Options) (*Traffic, error) {
 	for i := range options.Servers {
 		t.tenants.Go(func() { t.followNamespaces(crashing, i) })
 	}
+	t.services.Go(func() { t.freeze(services, crashing) })
+	t.tenants.Go(func() { t.rollOut(crashing) })
+	t.tenants.Go(func() { t.view(crashing) })
 	t.tenants.Go(func() { t.flap(crashing) })
 	t.tenants.Go(func() { t.readLifecycles(crashing) })
 	t.tenants.Go(func() { t.meddle(crashing) })
