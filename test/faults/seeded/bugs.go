@@ -40,7 +40,7 @@ const (
 	readerPackage    = "./pkg/admission"
 
 	// ordinary is a fault that leaves the traffic as it is, so that many namespaces open and go.
-	ordinary = "^flapping configurations$"
+	ordinary = "^deleted storage ConfigMap$"
 
 	promises = "^TestControllerKeepsPromises$"
 	writes   = "^TestAnySequenceOfWrites$"
@@ -66,7 +66,7 @@ func controllerBugs() []Bug {
 		seeded("open-while-pending", "a namespace opens while its last initializer acts", ordinary, "I4", lifecyclePackage, promises),
 		seeded("delete-without-precondition", "the deletion of a NamespaceLifecycle does not name its UID", "", "I4", lifecyclePackage, promises),
 		seeded("release-before-record", "a namespace is released before its NamespaceLifecycle was removed", ordinary, "I4", lifecyclePackage, promises),
-		seeded("content-released-early", "the content of a namespace is deleted before the last participant that holds it has cleaned up", "", "I4", lifecyclePackage, promises),
+		seeded("content-released-early", "the content of a namespace is deleted before the last participant that holds it has cleaned up", ordinary, "I4", lifecyclePackage, promises),
 		seeded("unsecured-participants", "participants act before the namespace has nsinit's finalizer", ordinary, "I4", lifecyclePackage, promises),
 		seeded("deadline-from-zero-time", "every deadline is missed immediately", "", "I4", lifecyclePackage, promises),
 		seeded("skip-another", "at a deadline, the first of several current initializers is skipped", "", "I4", lifecyclePackage, promises),
@@ -101,6 +101,9 @@ func otherBugs() []Bug {
 		seeded("patch-another-record", "the SDK removes its entry from the NamespaceLifecycle of the next namespace", "", "I4",
 			"./test/sdk", "^TestRetryMeetsNextIncarnation$"),
 		seeded("last-gate-omitted", "new pods and Jobs do not wait for the last of several initializers", ordinary, "I6", "./pkg/controller/objects", "^TestStamp$"),
+		seeded("rollout-of-frozen", "a rollout changes namespaces that are frozen", ordinary, "I7", "./pkg/population", "^TestIsOpen$"),
+		seeded("readiness-ignored", "a namespace opens before its objects are ready", "^SIGSTOP kube-controller-manager$", "I8", "./pkg/population", "^TestReadyDeleted$"),
+		seeded("no-opinion-is-approval", "a user sees each AccessibleNamespace that no authorizer denies", ordinary, "I9", "./pkg/registry/nsinit/accessiblenamespace", "^TestWhoSees$"),
 		seeded("namesakes-not-gated", "resources named namespaces are not gated", "", "I1", "./artifacts", "^TestGatesDeny$"),
 	}
 }

@@ -11,7 +11,7 @@ func realBugs() []Bug {
 	return []Bug{
 		{Name: "failed-selection-takes-name", Description: "an initializer whose selection failed takes its name from a stricter one of a later configuration",
 			Found: "an attack", Fix: "fd24bf18", Package: planPackage, Test: "^TestFailedSelection$"},
-		{Name: "anybody-registers", Description: "a user who may write a configuration registers the initializer of another team",
+		{Name: "registration-unprotected", Description: "a user who may write a configuration registers the initializer of another team",
 			Found: "an attack", Fix: "0365c9e9", Package: readerPackage, Test: "^TestRegistration$"},
 		{Name: "foreign-api-trusted", Description: "the gate comes into force on an API that kube-apiserver serves from a CustomResourceDefinition",
 			Found: "an attack", Fix: "8c1dba24", Package: "./pkg/controller/gate", Test: "^TestRegisterForeign$"},
@@ -25,7 +25,7 @@ func realBugs() []Bug {
 			Found: "unknown", Fix: "a3c916a9", Package: "./pkg/storage", Test: "^TestConfirm$"},
 		{Name: "compacted-not-defragmented", Description: "the database is not defragmented after a compaction, although old revisions used the reserve",
 			Found: "unknown", Fix: "ece352d2", Package: "./pkg/storage", Test: "^TestOldRevisions$"},
-		{Name: "interrupted-defragmentation-kept", Description: "the copy of the database that a killed defragmentation left is kept for ever",
+		{Name: "interrupted-defragmentation-kept", Description: "the copy of the database that a killed defragmentation left is never removed",
 			Found: "an attack", Fix: "28f7224f", Package: "./pkg/embeddedetcd", Test: "^TestRun$"},
 		{Name: "ready-while-unreadable", Description: "a namespace that is deleted stays Ready while its NamespaceLifecycle cannot be read",
 			Found: "a test", Fix: "9f6414df", Package: lifecyclePackage, Test: "^TestUnlisted$"},

@@ -53,8 +53,11 @@ func (t *Traffic) freeze(ctx, crashing context.Context) {
 				mark(namespace.Name, map[string]any{"labels": map[string]any{v1alpha1.LabelFrozen: nil}, "annotations": map[string]any{v1alpha1.AnnotationUnfrozenBy: wardenUser}})
 			}
 		}
+		if t.chance(0.8) {
+			list.Items = slices.DeleteFunc(list.Items, func(namespace corev1.Namespace) bool { return !ready(&namespace) })
+		}
 		switch {
-		case crashing.Err() == nil && len(list.Items) > 0 && t.chance(0.2):
+		case crashing.Err() == nil && len(list.Items) > 0 && t.chance(0.4):
 			mark(list.Items[t.pick(len(list.Items))].Name, map[string]any{"labels": map[string]any{v1alpha1.LabelFrozen: "true"}, "annotations": map[string]any{
 				v1alpha1.AnnotationFrozenBy: wardenUser, v1alpha1.AnnotationFrozenReason: "on purpose", v1alpha1.AnnotationUnfrozenBy: nil}})
 		case crashing.Err() != nil && !frozen:
@@ -83,7 +86,7 @@ func population(configMaps int) *v1alpha1.NamespacePopulation {
 				"apiVersion": "v1", "kind": "ResourceQuota", "metadata": map[string]any{"name": history.QuotaName}, "spec": map[string]any{"hard": map[string]any{"count/configmaps": fmt.Sprint(configMaps)}}})},
 			{Name: "viewer", When: `namespaceObject.metadata.name.matches("` + sees + `")`, Template: template(map[string]any{
 				"apiVersion": group + "/v1", "kind": "RoleBinding", "metadata": map[string]any{"name": history.ViewName},
-				"roleRef":  map[string]any{"apiGroup": group, "kind": "ClusterRole", "name": viewerUser},
+				"roleRef":  map[string]any{"apiGroup": group, "kind": "ClusterRole", "name": viewRole},
 				"subjects": []any{map[string]any{"apiGroup": group, "kind": "User", "name": viewerUser}}})},
 		},
 	}}

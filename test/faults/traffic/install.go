@@ -29,8 +29,8 @@ const (
 	initializerUser = NamePrefix + "initializer"
 	meddlerUser     = NamePrefix + "meddler"
 	// The warden freezes namespaces, the portal creates them on behalf of tenants, and the viewer may get those in which the population
-	// binds viewerUser, which is also the name of the role.
-	wardenUser, portalUser, viewerUser = NamePrefix + "warden", NamePrefix + "portal", NamePrefix + "viewer"
+	// binds viewRole.
+	wardenUser, portalUser, viewerUser, viewRole = NamePrefix + "warden", NamePrefix + "portal", NamePrefix + "viewer", NamePrefix + "view"
 )
 
 // The initializers. plain acts after those before it; participant acts at any time, and at the end of namespaces;
@@ -106,14 +106,15 @@ func Install(ctx context.Context, config *rest.Config) error {
 			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create"}},
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"creators"}, Verbs: []string{v1alpha1.VerbImpersonate}},
 		},
-		viewerUser: {{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}}},
+		viewerUser: {{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"accessiblenamespaces"}, Verbs: []string{"list", "watch"}}},
+		viewRole:   {{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}}},
 	} {
 		meta := metav1.ObjectMeta{Name: user}
 		_, err := core.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		if user == viewerUser { // the population binds the role in namespaces
+		if user == viewRole { // the population binds it in namespaces
 			continue
 		}
 		_, err = core.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{

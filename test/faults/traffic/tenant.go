@@ -66,7 +66,7 @@ func (t *Traffic) useSlot(ctx context.Context, slot int) {
 		if t.chance(0.3) {
 			created.Annotations = map[string]string{v1alpha1.AnnotationOnBehalfOf: tenant}
 		}
-		if t.chance(0.3) { // others may name nobody
+		if t.chance(0.3) { // the stamp removes the annotation of others
 			creators = []kubernetes.Interface{portal}
 		}
 		namespace := t.create(ctx, creators, created)
