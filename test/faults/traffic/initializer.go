@@ -91,12 +91,12 @@ func (t *Traffic) initializer(crashing context.Context, name string) (*initializ
 			return t.misbehave(ctx, crashing)
 		}
 	}
-	if name == participant {
+	if name == participant || name == holder {
 		options.Finalize = func(ctx context.Context, namespace *corev1.Namespace) error {
 			if err := t.misbehave(ctx, crashing); err != nil {
 				return err
 			}
-			if t.chance(0.1) { // it takes longer than the content of the namespace
+			if t.chance(0.1) { // it takes longer than kube-controller-manager needs to delete the content
 				t.sleep(crashing, 6*time.Second, 10*time.Second)
 			}
 			operation := t.options.Recorder.Begin(name, history.RoleInitializer)

@@ -33,11 +33,11 @@ const (
 	wardenUser, portalUser, viewerUser, viewRole = NamePrefix + "warden", NamePrefix + "portal", NamePrefix + "viewer", NamePrefix + "view"
 )
 
-// The initializers. plain acts after those before it; participant acts at any time, and at the end of namespaces;
-// optional is registered only at times, in changing places; ghost does not run, and is skipped at its deadline; populator is
-// policy-population, which runs as a program.
+// The initializers. holder acts after those before it; participant acts at any time. Both act at the end of namespaces, and holder holds
+// the content until then. optional is registered only at times, in changing places; ghost does not run, and is skipped at its deadline;
+// populator is policy-population, which runs as a program.
 const (
-	plain       = "one" + history.InitializerDomain
+	holder      = "one" + history.InitializerDomain
 	participant = "two" + history.InitializerDomain
 	optional    = "three" + history.InitializerDomain
 	ghost       = "ghost" + history.InitializerDomain
@@ -55,13 +55,13 @@ const baseConfiguration = NamePrefix + "base"
 
 // Initializers returns the names of the initializers that run.
 func Initializers() []string {
-	return append([]string{plain, participant, optional}, objectInitializers()...)
+	return append([]string{holder, participant, optional}, objectInitializers()...)
 }
 
 func objectInitializers() []string { return []string{scanner, approver} }
 
 // meddlerInitializers are those whose rights the meddler has.
-func meddlerInitializers() []string { return []string{plain, participant} }
+func meddlerInitializers() []string { return []string{holder, participant} }
 
 // Install gives the users of the traffic their rights, and registers the initializers that are always
 // there. It returns when both are in force.
@@ -132,8 +132,8 @@ func Install(ctx context.Context, config *rest.Config) error {
 	}
 	_, err = nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: baseConfiguration},
-		Initializers: []v1alpha1.RegisteredInitializer{{Name: populator, Ordering: &v1alpha1.InitializerOrdering{}}, {Name: plain},
-			{Name: participant, Finalizer: true, Holds: new(v1alpha1.HoldContent), Ordering: &v1alpha1.InitializerOrdering{}}},
+		Initializers: []v1alpha1.RegisteredInitializer{{Name: populator, Ordering: &v1alpha1.InitializerOrdering{}},
+			{Name: holder, Finalizer: true, Holds: new(v1alpha1.HoldContent)}, {Name: participant, Finalizer: true, Ordering: &v1alpha1.InitializerOrdering{}}},
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("cannot register the initializers: %w", err)

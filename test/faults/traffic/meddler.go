@@ -56,7 +56,7 @@ func (t *Traffic) forbidden(lifecycle *v1alpha1.NamespaceLifecycle) bool {
 		return true
 	}
 	if spec.Initializers == nil { // the list never grows again
-		spec.Initializers = &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{{Name: plain}}}
+		spec.Initializers = &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{{Name: holder}}}
 		return true
 	}
 	mine := func(names []string) []string {
