@@ -82,10 +82,10 @@ func serverBugs() []Bug {
 	return []Bug{
 		seeded("merge-in-reverse", "configurations are merged in the reverse order of their names", ordinary, "Plan", planPackage, merged),
 		seeded("participants-forgotten", "the participants of a plan do not hold its NamespaceLifecycle", ordinary, "I4", "./pkg/admission", admitted),
-		seeded("wrong-turn", "the second of three pending initializers becomes the current one", ordinary, "I2", storagePackage, writes),
+		seeded("wrong-turn", "the second of five pending initializers becomes the current one", ordinary, "I2", storagePackage, writes),
 		seeded("stale-plan", "a plan comes from a read of the configurations that began before the request", ordinary, "Plan", readerPackage, reads),
 		seeded("no-storage-identity", "a read from a storage that is not the right one counts", "", "I5", readerPackage, reads),
-		seeded("remove-others-entry", "an initializer removes another one, as only one entry is authorized", ordinary, "I2", storagePackage, writes),
+		seeded("remove-others-entry", "an initializer removes another one, as only one entry is authorized", ordinary, "I4", storagePackage, writes),
 		seeded("pending-out-of-order", "an entry leaves the list from anywhere", ordinary, "Linearizable", storagePackage, writes),
 		seeded("unconditional-update", "a write without a resourceVersion is accepted", "^initializer to kube-apiserver dropped$", "Linearizable", storagePackage, writes),
 		seeded("force-allow-create", "a write to a subresource creates a NamespaceLifecycle", "", "Linearizable", storagePackage, writes),
