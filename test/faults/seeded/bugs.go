@@ -66,7 +66,7 @@ func controllerBugs() []Bug {
 		seeded("open-while-pending", "a namespace opens while its last initializer acts", ordinary, "I4", lifecyclePackage, promises),
 		seeded("delete-without-precondition", "the deletion of a NamespaceLifecycle does not name its UID", "", "I4", lifecyclePackage, promises),
 		seeded("release-before-record", "a namespace is released before its NamespaceLifecycle was removed", ordinary, "I4", lifecyclePackage, promises),
-		seeded("content-released-early", "the content of a namespace is deleted before the last participant that holds it has cleaned up", "", "I4", lifecyclePackage, promises),
+		seeded("content-released-early", "the content of a namespace is deleted before the last participant that holds it has cleaned up", ordinary, "I4", lifecyclePackage, promises),
 		seeded("unsecured-participants", "participants act before the namespace has nsinit's finalizer", ordinary, "I4", lifecyclePackage, promises),
 		seeded("deadline-from-zero-time", "every deadline is missed immediately", "", "I4", lifecyclePackage, promises),
 		seeded("skip-another", "at a deadline, the first of several current initializers is skipped", "", "I4", lifecyclePackage, promises),
