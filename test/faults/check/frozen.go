@@ -23,18 +23,26 @@ const frozenDelay = 10 * time.Second
 // Frozen is I7: no write of a tenant is stored in a namespace that is frozen, and a rollout changes nothing in a namespace that is frozen
 // or terminating. It judges what begins frozenDelay after the namespace changed.
 func Frozen(v *View) []Violation {
-	removed := v.removals()
+	removed, stored := v.removals(), map[int64]history.Event{}
+	for _, changes := range v.Objects {
+		for _, change := range changes {
+			stored[change.Revision] = change
+		}
+	}
 	var all []Violation
 	for _, o := range v.Operations {
 		if o.Role != history.RoleTenant || o.Namespace == "" || o.Outcome != history.Acknowledged {
 			continue
 		}
-		revision := o.ResourceVersion
-		if change, ok := removed[o.UID]; ok && o.Verb == "delete" {
-			revision = change.Revision
+		change := stored[o.ResourceVersion]
+		if o.Verb == "delete" {
+			change = removed[o.UID]
 		}
-		if n := v.At(o.Namespace, revision); n != nil && n.lasts(frozen, revision, o.Start) {
-			all = append(all, Violation{Check: "I7", Namespace: n.Name, UID: n.UID, Revisions: []int64{revision}, Operation: o.ID,
+		if change.Revision == 0 || change.Seen < o.Start { // a request that changes nothing gets an older revision
+			continue
+		}
+		if n := v.At(o.Namespace, change.Revision); n != nil && n.lasts(frozen, change.Revision, o.Start) {
+			all = append(all, Violation{Check: "I7", Namespace: n.Name, UID: n.UID, Revisions: []int64{change.Revision}, Operation: o.ID,
 				Message: fmt.Sprintf("%s of %s %q by tenant %q was stored although the namespace was frozen", o.Verb, o.Resource, o.Name, o.Client)})
 		}
 	}

@@ -116,6 +116,16 @@ func TestTenancy(t *testing.T) {
 			s.tenantStores()
 			s.quota("11", true)
 		}},
+		"a write that changes nothing": {play: func(s *story) {
+			s.populated(true)
+			s.labelled("f-1", true)
+			s.tenantWrites("f-1", "x") // as above
+			written := s.Events[len(s.Events)-1]
+			s.at += time.Minute
+			s.labelled("f-1", false)
+			s.operation(history.Operation{Client: "alice", Role: history.RoleTenant, Verb: "patch", Resource: "configmaps", Namespace: "f-1", Name: "x",
+				UID: written.Object.UID, ResourceVersion: written.Revision, Start: s.at, End: s.at})
+		}},
 		"a write in a frozen namespace": {check: "I7", message: `by tenant "alice" was stored although the namespace was frozen`, play: func(s *story) {
 			s.populated(true)
 			s.labelled("f-1", true)
