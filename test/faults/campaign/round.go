@@ -208,8 +208,8 @@ func (r *running) settle(ctx context.Context) (*Outcome, error) {
 	r.recorder.Mark(history.Mark{Name: history.MarkQuiet})
 	began := time.Now()
 	settling, cancel := context.WithTimeout(ctx, settleBound+r.Slack)
+	defer cancel()
 	if err := r.served(settling); err != nil {
-		cancel()
 		return nil, err
 	}
 	r.recorder.Mark(history.Mark{Name: history.MarkServed})
@@ -218,7 +218,6 @@ func (r *running) settle(ctx context.Context) (*Outcome, error) {
 		left, err := traffic.Unsettled(ctx, r.env.Core, r.env.Nsinit, r.env.Prefix)
 		return err == nil && len(left) == 0, nil
 	})
-	cancel()
 	recovery := time.Since(began)
 	if err := r.catchUp(ctx); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ package check
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,12 +55,8 @@ func Populated(v *View) []Violation {
 		if !ended || wanted == nil || last == nil || last.Deleted || last.Object.Deleting || closed(*last) {
 			continue
 		}
-		quota := before(quotas[n.Name], n.Created, last.Revision)
-		for _, change := range quotas[n.Name] {
-			if change.Seen <= settled.At {
-				quota = change.Object.Quota
-			}
-		}
+		seen := slices.DeleteFunc(slices.Clone(quotas[n.Name]), func(change history.Event) bool { return change.Seen > settled.At })
+		quota := before(seen, n.Created, math.MaxInt64)
 		if quota == nil || !equality.Semantic.DeepEqual(quota.Spec.Hard, wanted) {
 			add("the namespace does not have the quota %v of the population, but %v", last.Revision, wanted, quota)
 		}

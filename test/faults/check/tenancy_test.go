@@ -8,7 +8,6 @@ package check
 
 import (
 	"encoding/json"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -101,12 +100,9 @@ func (s *story) createdFor(client, requested, stored string) {
 	s.operation(history.Operation{Client: client, Role: history.RoleTenant, Verb: "create", Resource: "namespaces", Name: "f-1", UID: "uid-a", Request: request, Start: began, End: s.at})
 }
 
-// TestTenancy: I7, I8 and I9 judge what tenants may write and see, and what namespaces contain.
-func TestTenancy(t *testing.T) {
-	tests := map[string]struct {
-		play           func(*story)
-		check, message string
-	}{
+// tenancyTests are the histories of what tenants may write and see, and of what namespaces contain.
+func tenancyTests() map[string]checkerTest {
+	return map[string]checkerTest{
 		"a namespace that is frozen for a while": {play: func(s *story) {
 			s.populated(true)
 			s.labelled("f-1", true)
@@ -197,13 +193,6 @@ func TestTenancy(t *testing.T) {
 		"a portal whose annotation is lost":           {check: "I9", message: `on behalf of "jane", and names ""`, play: func(s *story) { s.createdFor(history.ClientPortal, "jane", "") }},
 		"content that goes after its holder is done":  {play: func(s *story) { held(s, true) }},
 		"content that goes before its holder is done": {check: "I4", message: `before participant "` + partner + `", which holds the content, cleaned up`, play: func(s *story) { held(s, false) }},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			s := newStory()
-			test.play(s)
-			expectOne(t, All(&s.History, Options{NamePrefix: "f-", ReasonDelay: 15 * time.Second}), test.check, test.message)
-		})
 	}
 }
 

@@ -56,15 +56,20 @@ func atFailpoint(kind string, terms func(e *Env) string) func(context.Context, *
 			return nil, fmt.Errorf("%s has no failpoints", kind)
 		}
 		name, chosen := names[e.Random.IntN(len(names))], terms(e)
-		set := func(ctx context.Context, terms string) error {
-			return Retry(ctx, func(ctx context.Context) error {
-				var errs []error
-				for _, program := range programs {
-					errs = append(errs, topology.SetFailpoint(ctx, program, name, terms))
-				}
-				return errors.Join(errs...)
-			})
-		}
-		return func(ctx context.Context) error { return set(ctx, FailpointOff) }, set(ctx, chosen)
+		return act(ctx, topology, programs, name, chosen)
 	}
+}
+
+// act chooses what a failpoint does in programs, and returns what ends it.
+func act(ctx context.Context, topology HasFailpoints, programs []string, name, terms string) (healer, error) {
+	set := func(ctx context.Context, terms string) error {
+		return Retry(ctx, func(ctx context.Context) error {
+			var errs []error
+			for _, program := range programs {
+				errs = append(errs, topology.SetFailpoint(ctx, program, name, terms))
+			}
+			return errors.Join(errs...)
+		})
+	}
+	return func(ctx context.Context) error { return set(ctx, FailpointOff) }, set(ctx, terms)
 }

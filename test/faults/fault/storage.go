@@ -70,10 +70,7 @@ func slowDisk(members selector) func(context.Context, *Env) (healer, error) {
 		if err != nil {
 			return nil, err
 		}
-		set := func(ctx context.Context, terms string) error {
-			return Retry(ctx, func(ctx context.Context) error { return topology.SetFailpoint(ctx, chosen[0], "walBeforeSync", terms) })
-		}
-		return func(ctx context.Context) error { return set(ctx, FailpointOff) }, set(ctx, "sleep(500)")
+		return act(ctx, topology, chosen, "walBeforeSync", "sleep(500)")
 	}
 }
 
