@@ -118,7 +118,7 @@ func (o *objectTurns) over(resource string, object Object, deleted bool) {
 		turn.end()
 	}
 	if deleted {
-		o.runner.ended.Delete(ended{object.GetUID(), initialize})
+		delete(o.runner.ended, ended{object.GetUID(), initialize})
 	}
 }
 
@@ -127,7 +127,7 @@ func (o *objectTurns) take(ctx context.Context, key string) error {
 	resource, name, _ := strings.Cut(key, "/")
 	stored, _, _ := o.informers[resource].GetStore().GetByKey(name) // a cache has no error
 	object, ok := stored.(Object)
-	if !ok || !o.hasTurn(object) || o.runner.hasEnded(ended{object.GetUID(), initialize}) {
+	if !ok || !o.hasTurn(object) || !o.runner.endedAt(ended{object.GetUID(), initialize}).IsZero() {
 		return nil
 	}
 	return o.runner.perform(ctx, key, &call{runner: o.runner, object: object, operation: initialize})

@@ -82,7 +82,7 @@ func TestObjectCalls(t *testing.T) {
 			if err := o.take(t.Context(), "pods/n/p"); err != nil {
 				t.Error(err)
 			}
-			if o.runner.hasEnded(ended{"1", initialize}) == deleted {
+			if o.runner.endedAt(ended{"1", initialize}).IsZero() != deleted {
 				t.Errorf("dry run %t, deleted %t: %v", dryRun, deleted, o.runner.ended)
 			}
 			o.queue.ShutDown()
@@ -119,7 +119,7 @@ func TestObjectEnds(t *testing.T) {
 			if err := o.take(t.Context(), "pods/n/p"); (err != nil) != test.again || (calls == 1) != test.ended {
 				t.Errorf("%d calls: %v", calls, err)
 			}
-			if o.runner.hasEnded(ended{"1", initialize}) != test.ended {
+			if o.runner.endedAt(ended{"1", initialize}).IsZero() == test.ended {
 				t.Errorf("%v, want %t", o.runner.ended, test.ended)
 			}
 			if len(o.runner.turns) > 0 {

@@ -21,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -73,8 +72,8 @@ type Runner struct {
 	mu sync.Mutex
 	// turns are the calls in progress, by the name of the namespace, or the key of the pod or Job.
 	turns map[string]*call
-	// ended are the turns that this process ended, or called in a dry run, and that the watch may still show.
-	ended sets.Set[ended]
+	// ended has when this process ended a turn, or called in a dry run, for the turns that the watch may still show.
+	ended map[ended]time.Time
 }
 
 // ended is a turn that has ended, of one lifecycle, pod or Job.
@@ -95,7 +94,7 @@ func New(options Options) (*Runner, error) {
 		queue:    workers.NewFairQueue(options.Name, options.Clock, minRetryDelay, maxRetryDelay, options.GroupOf),
 		watches:  map[operation]informers.NamespaceLifecycleIndexInformer{},
 		turns:    map[string]*call{},
-		ended:    sets.New[ended](),
+		ended:    map[ended]time.Time{},
 	}
 	if options.Metrics == nil {
 		r.registry = prometheus.NewRegistry()
@@ -253,7 +252,7 @@ func (r *Runner) mayStart(lifecycle *v1alpha1.NamespaceLifecycle) {
 func (r *Runner) over(o operation, lifecycle *v1alpha1.NamespaceLifecycle) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ended.Delete(ended{lifecycle.UID, o})
+	delete(r.ended, ended{lifecycle.UID, o})
 	if turn := r.turns[lifecycle.Name]; turn != nil && turn.operation == o && turn.lifecycle.Spec.NamespaceUID == lifecycle.Spec.NamespaceUID {
 		turn.end()
 	}

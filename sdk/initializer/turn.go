@@ -39,6 +39,10 @@ const (
 	eventFinalizerError = "FinalizerError"
 )
 
+// shownPeriod is how long the watch may show a turn that has ended before the server is asked. If the server says that the turn goes on, an
+// older snapshot of its storage was restored.
+const shownPeriod = 30 * time.Second
+
 // errOver means that a namespace needs nothing from this initializer now.
 var errOver = errors.New("it is not this initializer's turn")
 
@@ -64,7 +68,7 @@ func (r *Runner) perform(ctx context.Context, key string, c *call) error {
 	}
 	r.mu.Lock()
 	r.turns[key] = c
-	r.ended.Insert(c.turn())
+	r.ended[c.turn()] = r.options.Clock.Now()
 	r.mu.Unlock()
 
 	// gofail: var initializerBeforeCall struct{}
@@ -77,8 +81,11 @@ func (r *Runner) perform(ctx context.Context, key string, c *call) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.turns, key)
-	if err != nil {
-		r.ended.Delete(c.turn())
+	if _, shown := r.ended[c.turn()]; err != nil {
+		delete(r.ended, c.turn())
+	} else if shown && c.lifecycle != nil && !r.options.DryRun {
+		r.ended[c.turn()] = r.options.Clock.Now()
+		r.queue.AddAfter(key, shownPeriod)
 	}
 	return ignoreOver(err)
 }
@@ -134,6 +141,12 @@ func (r *Runner) due(ctx context.Context, name string) (*call, error) {
 	if c == nil {
 		return nil, errOver
 	}
+	if !r.endedAt(c.turn()).IsZero() {
+		if _, err := r.current(ctx, c); err != nil {
+			r.queue.AddAfter(name, shownPeriod)
+			return nil, err
+		}
+	}
 	// gofail: var initializerBetweenReads struct{}
 	namespace, err := r.options.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -159,7 +172,11 @@ func (r *Runner) watched(name string) *call {
 			continue
 		}
 		object, _, _ := r.watches[o].GetStore().GetByKey(name) // a cache has no error
-		if lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle); ok && r.may(o, lifecycle) && !r.hasEnded(ended{lifecycle.UID, o}) {
+		lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle)
+		if !ok || !r.may(o, lifecycle) {
+			continue
+		}
+		if at := r.endedAt(ended{lifecycle.UID, o}); at.IsZero() || !r.options.DryRun && r.options.Clock.Since(at) >= shownPeriod {
 			return &call{runner: r, lifecycle: lifecycle, operation: o}
 		}
 	}
@@ -305,11 +322,11 @@ func (r *Runner) patch(ctx context.Context, lifecycle *v1alpha1.NamespaceLifecyc
 	return updated, notFoundIsOver(err)
 }
 
-// hasEnded reports whether this process ended a turn that the watch still shows.
-func (r *Runner) hasEnded(turn ended) bool {
+// endedAt returns when this process ended a turn that the watch still shows, or zero.
+func (r *Runner) endedAt(turn ended) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.ended.Has(turn)
+	return r.ended[turn]
 }
 
 // shorten cuts a message to the length that the server accepts.
