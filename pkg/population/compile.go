@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apicontent "k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -50,14 +51,15 @@ func Sort(populations []v1alpha1.NamespacePopulation) {
 	slices.SortFunc(populations, func(a, b v1alpha1.NamespacePopulation) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Compiler compiles populations, each version once. The zero value is ready to use.
+// Compiler compiles populations, each version once. The zero value is ready to use. The generation does not identify a version: an older
+// snapshot of the storage, once it is restored, gives the same generations to other specs.
 type Compiler struct {
 	mu    sync.Mutex
 	known map[types.UID]compiled
 }
 
 type compiled struct {
-	generation int64
+	spec       *v1alpha1.NamespacePopulationSpec
 	population *Population
 	err        error
 }
@@ -66,7 +68,7 @@ type compiled struct {
 func (c *Compiler) Compile(p *v1alpha1.NamespacePopulation) (*Population, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known, ok := c.known[p.UID]; ok && known.generation == p.Generation {
+	if known, ok := c.known[p.UID]; ok && equality.Semantic.DeepEqual(known.spec, &p.Spec) {
 		return known.population, known.err
 	}
 	if c.known == nil {
@@ -74,7 +76,7 @@ func (c *Compiler) Compile(p *v1alpha1.NamespacePopulation) (*Population, error)
 	}
 	result, errs := Compile(p.Name, &p.Spec)
 	err := errs.ToAggregate()
-	c.known[p.UID] = compiled{p.Generation, result, err}
+	c.known[p.UID] = compiled{&p.Spec, result, err}
 	return result, err
 }
 

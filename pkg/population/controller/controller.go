@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -284,7 +285,7 @@ func (c *Controller) inventoryChanged(inventory *v1alpha1.PopulatedNamespace) {
 
 func (c *Controller) populationUpdated(before, after *v1alpha1.NamespacePopulation) {
 	switch {
-	case before.Generation != after.Generation || before.UID != after.UID:
+	case before.UID != after.UID || before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.Spec, after.Spec):
 		c.populationChanged(after.Name)
 	case !sameMetadata(before, after) || !readySince(before).Equal(readySince(after)):
 		c.rollouts.Add(after.Name)

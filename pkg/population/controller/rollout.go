@@ -101,18 +101,17 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 
 // rollout returns what is known about a population.
 func (c *Controller) rollout(p *v1alpha1.NamespacePopulation) (*rollout, error) {
-	r := c.known[p.Name]
-	if r != nil && r.population.UID == p.UID && r.population.Generation == p.Generation {
+	compiled, err := c.Populator.Compile(p)
+	if err != nil {
+		delete(c.known, p.Name)
+		return nil, err
+	}
+	if r := c.known[p.Name]; r != nil && r.compiled == compiled {
 		if !sameMetadata(r.population, p) {
 			r.asked = c.Clock.Now()
 		}
 		r.population = p
 		return r, nil
-	}
-	compiled, err := c.Populator.Compile(p)
-	if err != nil {
-		delete(c.known, p.Name)
-		return nil, err
 	}
 	c.known[p.Name] = &rollout{population: p, compiled: compiled, views: map[types.UID]*view{}, limit: tooMany}
 	return c.known[p.Name], nil

@@ -605,6 +605,21 @@ func TestInvalid(t *testing.T) {
 	})
 }
 
+// TestGenerationAgain: a spec takes effect although a former spec, which was lost with the storage, had the same generation.
+func TestGenerationAgain(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.namespace(t, "shop", nil)
+		w.populate(t, v1alpha1.RolloutApply)
+		defer w.start(t)()
+		time.Sleep(2 * time.Second)
+		w.check(t, v1alpha1.ReasonRolloutComplete, "1/1", "shop")
+		w.update(t, func(p *v1alpha1.NamespacePopulation) { p.Spec.NamespaceSelector = nil })
+		w.namespace(t, "another", func(n *metav1.ObjectMeta) { n.Labels = nil })
+		time.Sleep(2 * time.Second)
+		w.check(t, v1alpha1.ReasonRolloutComplete, "2/2", "another")
+	})
+}
+
 // TestFormerNamespace: a namespace that was deleted and created again since it was listed gets nothing, and an inventory of
 // a former namespace does not count.
 func TestFormerNamespace(t *testing.T) {
