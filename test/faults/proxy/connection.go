@@ -98,10 +98,11 @@ func (l *Link) serve(from *net.TCPConn, target func() string) {
 
 // pump delivers what one side sends to the other. An error on either side resets both.
 func (l *Link) pump(ctx context.Context, c *connection, from, to *net.TCPConn) {
-	chunks := make(chan chunk, maxChunks)
+	chunks := newQueue()
 	go l.receive(ctx, from, chunks)
-	for next := range chunks {
-		if !sleepUntil(ctx, next.at) || !l.waitDelivers(ctx) {
+	for {
+		next, ok := chunks.pop(ctx)
+		if !ok || !sleepUntil(ctx, next.at) || !l.waitDelivers(ctx) {
 			c.reset()
 			return
 		}
@@ -117,25 +118,75 @@ func (l *Link) pump(ctx context.Context, c *connection, from, to *net.TCPConn) {
 }
 
 // receive reads until the stream ends.
-func (l *Link) receive(ctx context.Context, from *net.TCPConn, chunks chan<- chunk) {
-	defer close(chunks)
+func (l *Link) receive(ctx context.Context, from *net.TCPConn, chunks *queue) {
 	buffer := make([]byte, chunkSize)
 	for ended := false; !ended; {
 		n, err := from.Read(buffer)
 		at := time.Now().Add(l.latency())
-		var received []chunk
-		if n > 0 {
-			received = append(received, chunk{bytes: slices.Clone(buffer[:n]), at: at})
+		if n > 0 && !chunks.push(ctx, chunk{bytes: slices.Clone(buffer[:n]), at: at}) {
+			return
 		}
 		if ended = err != nil; ended {
-			received = append(received, chunk{at: at})
+			chunks.push(ctx, chunk{at: at})
 		}
-		for _, next := range received {
+	}
+}
+
+// queue holds the chunks of one direction. Most of the time, there are none.
+type queue struct {
+	mu     sync.Mutex
+	chunks []chunk
+	// filled and emptied have a value when a chunk was added, or removed.
+	filled, emptied chan struct{}
+}
+
+func newQueue() *queue {
+	return &queue{filled: make(chan struct{}, 1), emptied: make(chan struct{}, 1)}
+}
+
+// push adds a chunk when there is space. It returns false if the context ends before.
+func (q *queue) push(ctx context.Context, next chunk) bool {
+	return q.change(ctx, q.filled, q.emptied, func() bool {
+		if len(q.chunks) >= maxChunks {
+			return false
+		}
+		q.chunks = append(q.chunks, next)
+		return true
+	})
+}
+
+// pop removes the first chunk when there is one. It returns false if the context ends before.
+func (q *queue) pop(ctx context.Context) (first chunk, ok bool) {
+	ok = q.change(ctx, q.emptied, q.filled, func() bool {
+		if len(q.chunks) == 0 {
+			return false
+		}
+		first = q.chunks[0]
+		if q.chunks = q.chunks[1:]; len(q.chunks) == 0 {
+			q.chunks = nil
+		}
+		return true
+	})
+	return first, ok
+}
+
+// change tries a change until it succeeds, again after each change of the other side, which it tells about its own.
+func (q *queue) change(ctx context.Context, tell, other chan struct{}, try func() bool) bool {
+	for {
+		q.mu.Lock()
+		done := try()
+		q.mu.Unlock()
+		if done {
 			select {
-			case chunks <- next:
-			case <-ctx.Done():
-				return
+			case tell <- struct{}{}:
+			default:
 			}
+			return ctx.Err() == nil
+		}
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return false
 		}
 	}
 }
