@@ -332,6 +332,55 @@ func TestCheckers(t *testing.T) {
 			s.mark(history.MarkReplaced)
 			s.remove("f-1", a)
 		}},
+		"I4: a participant of a restored lifecycle did not clean up": {check: "I4", message: "did not clean up", play: func(s *story) {
+			participates(s)
+			s.restore(s.nsinit)
+			s.terminate("f-1", a, true)
+			s.remove("f-1", a)
+		}},
+		"a participant of a lifecycle that is newer than the snapshot": {play: func(s *story) {
+			participates(s)
+			s.restore(1)
+			s.terminate("f-1", a, true)
+			s.remove("f-1", a)
+		}},
+		"a step back to a snapshot": {play: func(s *story) {
+			plan := []string{first, "three" + history.InitializerDomain}
+			s.configure("base", plan...)
+			s.create("f-1", a)
+			created := s.record(lifecycle("f-1", a, plan, plan...))
+			s.initialize(lifecycle("f-1", a, plan, plan[1]), created.Revision)
+			s.restore(created.Revision)
+			s.acknowledge("get", lifecycle("f-1", a, plan), 0, created.Revision, s.at, s.at+1)
+			s.initialize(lifecycle("f-1", a, plan, plan[1]), created.Revision)
+		}},
+		"Linearizable: a lost version": {check: "Linearizable", message: "was lost when the storage was replaced", play: func(s *story) {
+			plan := []string{first, "three" + history.InitializerDomain}
+			s.configure("base", plan...)
+			s.create("f-1", a)
+			created := s.record(lifecycle("f-1", a, plan, plan...))
+			lost := s.record(lifecycle("f-1", a, plan, plan[1]))
+			s.restore(created.Revision)
+			s.acknowledge("get", lifecycle("f-1", a, plan), 0, lost.Revision, s.at, s.at+1)
+		}},
+		"I3: lost in the second life of an object": {check: "I3", message: "no revision of the object", play: func(s *story) {
+			l := lifecycle("f-1", a, []string{first}, first)
+			s.configure("base", first)
+			s.create("f-1", a)
+			created := s.record(l)
+			s.event(history.Nsinit, history.Event{Key: created.Key, Deleted: true, Object: created.Object})
+			s.restore(created.Revision)
+			s.acknowledge("update", l, 0, 99, s.at, s.at+1)
+		}},
+		"Linearizable: a write that is based on a version before the snapshot": {check: "Linearizable", message: "no order", play: func(s *story) {
+			plan := []string{first, "three" + history.InitializerDomain}
+			s.configure("base", plan...)
+			s.create("f-1", a)
+			created := s.record(lifecycle("f-1", a, plan, plan...))
+			lost := s.record(lifecycle("f-1", a, plan, plan[1]))
+			s.restore(created.Revision)
+			s.initialize(lifecycle("f-1", a, plan, plan[1]), lost.Revision)
+		}},
 		"I5: opened while the storage was lost": {check: "I5", message: "while the storage of nsinit was lost", play: func(s *story) {
 			s.configure("base", first)
 			s.create("f-1", a)

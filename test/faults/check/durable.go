@@ -35,7 +35,9 @@ func (v *View) lost(o *history.Operation) string {
 	if o.Group != group || o.Outcome != history.Acknowledged || o.UID == "" {
 		return ""
 	}
-	changes := v.Records[o.UID]
+	// Before the request, an object that a snapshot restored may have been removed.
+	epoch := v.epochAt(o.Start)
+	changes := slices.DeleteFunc(slices.Clone(v.Records[o.UID]), func(e history.Event) bool { return e.Epoch < epoch })
 	switch o.Verb {
 	case "delete":
 		if !slices.ContainsFunc(changes, func(e history.Event) bool { return e.Deleted || e.Object.Deleting }) {

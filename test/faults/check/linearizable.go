@@ -28,12 +28,17 @@ const searchLimit = 10 * time.Second
 
 // Linearizable judges, for each UID of a lifecycle or a configuration, whether the acknowledged writes
 // and reads, in real time, fit the order of the store, and whether each change is one that the
-// API allows.
+// API allows. An object that a snapshot restored has another life.
 func Linearizable(v *View) []Violation {
-	operations := map[types.UID][]history.Operation{}
+	type life struct {
+		uid   types.UID
+		epoch int
+	}
+	operations := map[life][]history.Operation{}
 	for _, o := range v.Operations {
-		if o.Group == group && o.Outcome == history.Acknowledged && o.ResourceVersion != 0 {
-			operations[o.UID] = append(operations[o.UID], o)
+		epoch := v.epochAt(o.Start)
+		if o.Group == group && o.Outcome == history.Acknowledged && o.ResourceVersion != 0 && v.epochAt(o.End) == epoch {
+			operations[life{o.UID, epoch}] = append(operations[life{o.UID, epoch}], o)
 		}
 	}
 	var all []Violation
@@ -43,9 +48,33 @@ func Linearizable(v *View) []Violation {
 			continue
 		}
 		all = append(all, transitions(versions)...)
-		all = append(all, linearizable(versions, operations[uid])...)
+		for len(versions) > 0 {
+			epoch := versions[0].Epoch
+			end := slices.IndexFunc(versions, func(e history.Event) bool { return e.Epoch != epoch })
+			if end < 0 {
+				end = len(versions)
+			}
+			all = append(all, linearizable(versions[:end], operations[life{uid, epoch}])...)
+			versions = versions[end:]
+		}
 	}
-	return append(all, v.forbidden()...)
+	return slices.Concat(all, v.revived(), v.forbidden())
+}
+
+// revived finds operations that saw a version which was lost when the storage was replaced.
+func (v *View) revived() []Violation {
+	var all []Violation
+	for _, o := range v.Operations {
+		epoch := v.epochAt(o.Start)
+		if o.Group != group || o.Outcome != history.Acknowledged || epoch == 0 {
+			continue
+		}
+		versions := slices.DeleteFunc(slices.Clone(v.Records[o.UID]), func(e history.Event) bool { return e.Revision != o.ResourceVersion })
+		if len(versions) > 0 && !slices.ContainsFunc(versions, func(e history.Event) bool { return e.Epoch >= epoch }) {
+			all = append(all, violation(versions, o.ID, "%s by %q saw a version that was lost when the storage was replaced", o.Verb, o.Client))
+		}
+	}
+	return all
 }
 
 // forbidden finds acknowledged writes of NamespaceLifecycles that the API never allows.

@@ -17,10 +17,10 @@ import (
 // opens but those of namespaces whose NamespaceLifecycle was complete in the storage that was lost.
 func Lost(v *View) []Violation {
 	var all []Violation
-	for epoch, window := range v.losses() {
+	for _, window := range v.losses() {
 		for _, n := range v.Incarnations() {
 			for _, opening := range n.Openings {
-				if opening.Revision <= window.from || opening.Revision > window.until || v.completeBefore(n, epoch) {
+				if opening.Revision <= window.from || opening.Revision > window.until || v.completeBefore(n, window.epoch) {
 					continue
 				}
 				all = append(all, Violation{Check: "I5", Namespace: n.Name, UID: n.UID, Revisions: []int64{window.from, opening.Revision},
@@ -31,16 +31,19 @@ func Lost(v *View) []Violation {
 	return all
 }
 
-// window is a range of revisions of Kubernetes' etcd.
-type window struct{ from, until int64 }
+// window is a range of revisions of Kubernetes' etcd, in which an epoch of the storage of nsinit is lost.
+type window struct {
+	epoch       int
+	from, until int64
+}
 
-// losses returns when the storage was lost, by the epoch that was lost.
+// losses returns when the storage was lost.
 func (v *View) losses() []window {
 	var all []window
 	for _, mark := range v.Marks {
 		switch mark.Name {
 		case history.MarkLost:
-			all = append(all, window{mark.KubeRevision, math.MaxInt64})
+			all = append(all, window{v.epochAt(mark.At), mark.KubeRevision, math.MaxInt64})
 		case history.MarkReplaced:
 			if len(all) > 0 {
 				all[len(all)-1].until = mark.KubeRevision
@@ -62,11 +65,11 @@ func (v *View) completeBefore(n *Incarnation, epoch int) bool {
 	return false
 }
 
-// lossesBefore counts how often the storage was lost before a time.
-func (v *View) lossesBefore(at time.Duration) int {
+// epochAt counts how often the storage was replaced before a time.
+func (v *View) epochAt(at time.Duration) int {
 	count := 0
 	for _, mark := range v.Marks {
-		if mark.Name == history.MarkLost && mark.At < at {
+		if (mark.Name == history.MarkLost || mark.Name == history.MarkRestored) && mark.At < at {
 			count++
 		}
 	}

@@ -102,7 +102,7 @@ func (v *View) deletedResults(n *Incarnation) []history.Event {
 	return deleted
 }
 
-// complete returns the last version of the lifecycle by which a namespace was opened, or nil.
+// complete returns the first complete version of a lifecycle of a namespace, or nil.
 func (v *View) complete(namespace types.UID) *v1alpha1.NamespaceLifecycle {
 	for _, versions := range v.Lifecycles[namespace] {
 		for _, version := range versions {
@@ -156,7 +156,7 @@ func allPredecessors(lifecycle *v1alpha1.NamespaceLifecycle, name string) []stri
 	return names
 }
 
-// plannedAgain reports whether a namespace got another plan after the storage was lost. Initializers that acted
+// plannedAgain reports whether a namespace got another plan after the storage was replaced. Initializers that acted
 // in the order of the lost one need not have acted in the order of the other.
 func (v *View) plannedAgain(namespace types.UID) bool {
 	lifecycles := v.Lifecycles[namespace]
@@ -170,13 +170,18 @@ func (v *View) cleanedUp(n *Incarnation, results map[string]*result, add func(st
 		return
 	}
 	// The last one counts: who has to clean up after a namespace is not known any more when the storage is
-	// lost.
-	last := slices.MaxFunc(lifecycles, func(a, b []history.Event) int { return int(a[0].Seen - b[0].Seen) })
+	// lost, or replaced by a snapshot that is older than the namespace.
+	var last history.Event
+	for _, versions := range lifecycles {
+		if version := versions[len(versions)-1]; version.Seen >= last.Seen {
+			last = version
+		}
+	}
 	removed := n.Last()
-	if last[0].Epoch < v.lossesBefore(removed.Seen) {
+	if last.Epoch < v.epochAt(removed.Seen) {
 		return
 	}
-	for _, planned := range last[0].Object.Lifecycle.Spec.Plan {
+	for _, planned := range last.Object.Lifecycle.Spec.Plan {
 		if !planned.Finalizer || results[planned.Name] == nil {
 			continue
 		}

@@ -30,7 +30,6 @@ func Plans(v *View) []Violation {
 		if len(lifecycles) == 0 || lifecycles[0][0].Initial {
 			continue
 		}
-		slices.SortFunc(lifecycles, func(a, b []history.Event) int { return int(a[0].Seen - b[0].Seen) })
 		first := lifecycles[0][0]
 		start, known := began[n.UID]
 		if message := judgePlan(first, states, start, known); message != "" {

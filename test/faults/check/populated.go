@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package check
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -99,11 +98,5 @@ func (v *View) wantedQuota() corev1.ResourceList {
 	if last == nil {
 		return nil
 	}
-	for _, manifest := range last.Spec.Manifests {
-		var quota corev1.ResourceQuota
-		if json.Unmarshal(manifest.Template.Raw, &quota) == nil && quota.Name == history.QuotaName {
-			return quota.Spec.Hard
-		}
-	}
-	return nil
+	return history.QuotaOf(last)
 }

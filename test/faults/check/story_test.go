@@ -7,8 +7,10 @@ SPDX-License-Identifier: Apache-2.0
 package check
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -47,6 +49,25 @@ func (s *story) tick() time.Duration {
 func (s *story) mark(name string) {
 	s.tick()
 	s.Marks = append(s.Marks, history.Mark{Name: name, At: s.at, KubeRevision: s.kube})
+}
+
+// restore replaces the storage of nsinit by a snapshot of a revision.
+func (s *story) restore(revision int64) {
+	s.mark(history.MarkRestored)
+	s.epoch++
+	s.tick()
+	latest := map[string]history.Event{}
+	for _, event := range s.Events {
+		if event.Store == history.Nsinit && event.Revision <= revision && event.Epoch == s.epoch-1 {
+			if latest[event.Key] = event; event.Deleted {
+				delete(latest, event.Key)
+			}
+		}
+	}
+	for _, event := range slices.SortedFunc(maps.Values(latest), func(a, b history.Event) int { return cmp.Compare(a.Revision, b.Revision) }) {
+		event.Epoch, event.Seen, event.Created, event.Initial = s.epoch, s.tick(), false, true
+		s.Events = append(s.Events, event)
+	}
 }
 
 // event stores a change. It is seen half a second after the tick, in which it is committed.

@@ -162,6 +162,9 @@ func (v *View) indexLifecycles() {
 			v.Lifecycles[namespace] = append(v.Lifecycles[namespace], versions)
 		}
 	}
+	for _, lifecycles := range v.Lifecycles {
+		slices.SortFunc(lifecycles, func(a, b []history.Event) int { return cmp.Compare(a[0].Seen, b[0].Seen) })
+	}
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -16,6 +16,7 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -48,6 +49,23 @@ func (c *Cluster) NsinitEtcdLeader(ctx context.Context) (program string, err err
 		}
 	}
 	return "", errors.Join(append(errs, errors.New("no member of nsinit's etcd is the leader"))...)
+}
+
+// RestoreSnapshot makes the data of a member of nsinit's etcd, which does not run and has none, from the snapshot in a file. No revision is
+// used again, and watches of former revisions end.
+func (c *Cluster) RestoreSnapshot(program, file string) error {
+	value := func(flag string) string {
+		for _, arg := range c.process(program).Args {
+			if value, ok := strings.CutPrefix(arg, "--"+flag+"="); ok {
+				return value
+			}
+		}
+		return ""
+	}
+	return snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
+		SnapshotPath: file, Name: program, OutputDataDir: value("data-dir"), PeerURLs: []string{value("initial-advertise-peer-urls")},
+		InitialCluster: value("initial-cluster"), InitialClusterToken: "nsinit", RevisionBump: 1_000_000_000, MarkCompacted: true,
+	})
 }
 
 // etcdEndpoint returns the address of one etcd process.

@@ -115,8 +115,9 @@ type Fault struct {
 type Capability string
 
 const (
-	// StorageLoss: see LosesStorage.
+	// StorageLoss and Snapshots: see ReplacesStorage.
 	StorageLoss Capability = "storage loss"
+	Snapshots   Capability = "snapshots"
 	// Volumes: see HasVolume.
 	Volumes Capability = "volumes"
 	// Certificates: see HasCertificates.

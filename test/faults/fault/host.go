@@ -9,6 +9,8 @@ package fault
 import (
 	"context"
 	"errors"
+	"io"
+	"os"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,10 +22,9 @@ import (
 
 // Optional parts of a Topology.
 type (
-	// LosesStorage replaces the storage of nsinit by an empty one. It calls gone when nothing writes
-	// into the storage any more, before it is lost.
-	LosesStorage interface {
-		LoseStorage(ctx context.Context, gone func() error) error
+	// ReplacesStorage replaces the data of nsinit's etcd, which does not run, by none, or by the snapshot in a file.
+	ReplacesStorage interface {
+		ReplaceStorage(snapshot string) error
 	}
 	// HasVolume fills the volume of one etcd of nsinit.
 	HasVolume interface {
@@ -103,6 +104,7 @@ func etcdLeader(ctx context.Context, e *Env) ([]string, error) {
 func hostFaults() []Fault {
 	return []Fault{
 		{Name: "storage of nsinit lost", Description: "the storage of nsinit is lost", Capability: StorageLoss, Hold: 2 * time.Second, Rest: time.Second, Inject: loseStorage},
+		{Name: "older snapshot of nsinit's etcd", Description: "the etcd of nsinit is replaced by a snapshot, which is up to four seconds older", Capability: Snapshots, Hold: time.Second, Rest: time.Second, Inject: restoreSnapshot},
 		{Name: "full volume", Description: "the volume of a member of nsinit's etcd is full", Capability: Volumes, Hold: 2 * time.Second, Rest: time.Second, Inject: fillVolume},
 		{Name: "expired certificate", Description: "the serving certificate of a replica of nsinit-apiserver has expired",
 			Capability: Certificates, Programs: []string{nsinitAPI}, Hold: time.Second, Rest: 500 * time.Millisecond, Inject: expire},
@@ -135,21 +137,7 @@ func skewClock(by time.Duration) func(context.Context, *Env) (healer, error) {
 // loseStorage loses the storage. To heal, an administrator registers the initializers again and
 // acknowledges the loss, as docs/storage.md says.
 func loseStorage(ctx context.Context, e *Env) (healer, error) {
-	topology, ok := e.Topology.(LosesStorage)
-	if !ok {
-		return nil, errors.New("the storage cannot be lost")
-	}
-	client, err := e.Etcd(history.Nsinit)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = client.Close() }()
-	err = topology.LoseStorage(ctx, func() error {
-		_, err := e.Recorder.CatchUp(ctx, history.Nsinit, client)
-		return err
-	})
-	e.mark(ctx, history.MarkLost)
-	e.Recorder.Replaced(history.Nsinit)
+	err := e.replaceStorage(ctx, "")
 	heal := func(ctx context.Context) error {
 		if err := Retry(ctx, func(ctx context.Context) error { return traffic.Install(ctx, e.Servers()[0]) }); err != nil {
 			return err
@@ -160,6 +148,86 @@ func loseStorage(ctx context.Context, e *Env) (healer, error) {
 		})
 	}
 	return heal, err
+}
+
+// restoreSnapshot saves a snapshot of the storage, waits, and restores it, as docs/backup.md says.
+func restoreSnapshot(ctx context.Context, e *Env) (healer, error) {
+	client, err := e.Etcd(history.Nsinit)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = client.Close() }()
+	file, err := os.CreateTemp("", "nsinit-snapshot")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.Remove(file.Name()) }()
+	saved, err := client.SnapshotWithVersion(ctx)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	_, err = io.Copy(file, saved.Snapshot)
+	if err := errors.Join(err, saved.Snapshot.Close(), file.Close()); err != nil {
+		return nil, err
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Duration(e.Random.IntN(4000)) * time.Millisecond):
+	}
+	return func(ctx context.Context) error {
+		errs := []error{e.runAll(ctx, replicas(e, nsinitEtcd)), e.runAll(ctx, replicas(e, nsinitAPI))}
+		for _, server := range replicas(e, nsinitAPI) {
+			errs = append(errs, e.awaitReady(ctx, server))
+		}
+		return errors.Join(errs...)
+	}, e.replaceStorage(ctx, file.Name())
+}
+
+// replaceStorage replaces the storage of nsinit by an empty one, or by the snapshot in a file, while nothing writes into it.
+func (e *Env) replaceStorage(ctx context.Context, snapshot string) error {
+	topology, ok := e.Topology.(ReplacesStorage)
+	if !ok {
+		return errors.New("the storage cannot be replaced")
+	}
+	client, err := e.Etcd(history.Nsinit)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	catchUp := func() error {
+		_, err := e.Recorder.CatchUp(ctx, history.Nsinit, client)
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	servers, members := replicas(e, nsinitAPI), replicas(e, nsinitEtcd)
+	mark := history.MarkLost
+	if snapshot != "" {
+		mark = history.MarkRestored
+	}
+	for _, step := range []func() error{
+		func() error { return e.killAll(ctx, servers) },
+		catchUp,
+		func() error { return e.killAll(ctx, members) },
+		func() error {
+			e.mark(ctx, mark)
+			e.Recorder.Replaced(history.Nsinit, snapshot != "")
+			return topology.ReplaceStorage(snapshot)
+		},
+		func() error { return e.runAll(ctx, members) },
+		func() error {
+			if snapshot == "" {
+				return nil // nothing is stored yet
+			}
+			return catchUp()
+		},
+		func() error { return e.runAll(ctx, servers) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mark adds a mark with the revision of Kubernetes' etcd.

@@ -281,11 +281,17 @@ func replace[T metav1.Object](ctx context.Context, client configurations[T], obj
 	return err
 }
 
+// createNamespace creates a namespace beside those of the traffic, and returns its name.
+func (e *Env) createNamespace(ctx context.Context, purpose string) (string, error) {
+	created, err := e.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: e.Prefix + "-" + purpose + "-"}}, metav1.CreateOptions{})
+	return created.GetName(), err
+}
+
 // deleteAt creates a namespace and deletes it when it has reached a step of its life.
 func deleteAt(step string) func(context.Context, *Env) (healer, error) {
 	return func(ctx context.Context, e *Env) (healer, error) {
 		namespaces := e.Core.CoreV1().Namespaces()
-		created, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: e.Prefix + "-step-"}}, metav1.CreateOptions{})
+		created, err := e.createNamespace(ctx, "step")
 		if err != nil {
 			return nil, err
 		}
@@ -294,14 +300,14 @@ func deleteAt(step string) func(context.Context, *Env) (healer, error) {
 				return true, nil
 			}
 			if step == "open" {
-				namespace, err := namespaces.Get(ctx, created.Name, metav1.GetOptions{})
+				namespace, err := namespaces.Get(ctx, created, metav1.GetOptions{})
 				if err != nil {
 					return false, nil //nolint:nilerr // tried again
 				}
 				_, closed := namespace.Labels[v1alpha1.LabelInitializing]
 				return !closed, nil
 			}
-			lifecycle, err := e.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, created.Name, metav1.GetOptions{})
+			lifecycle, err := e.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, created, metav1.GetOptions{})
 			if err != nil {
 				return false, nil //nolint:nilerr // tried again
 			}
@@ -314,6 +320,6 @@ func deleteAt(step string) func(context.Context, *Env) (healer, error) {
 		if err := wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, 30*time.Second, true, reached); err != nil {
 			return nil, err
 		}
-		return func(context.Context) error { return nil }, namespaces.Delete(ctx, created.Name, metav1.DeleteOptions{})
+		return func(context.Context) error { return nil }, namespaces.Delete(ctx, created, metav1.DeleteOptions{})
 	}
 }

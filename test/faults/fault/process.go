@@ -14,6 +14,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Kinds of programs, each of which may have several replicas, such as nsinit-apiserver-1.
@@ -98,6 +100,8 @@ func processFaults() []Fault {
 			Hold: leaseBound, Rest: 200 * time.Millisecond, Inject: pauseLeader},
 		Fault{Name: "leader of nsinit's etcd killed", Description: "the leader of nsinit's etcd is killed", Programs: []string{nsinitEtcd},
 			Hold: 300 * time.Millisecond, Rest: time.Second, Inject: down(etcdLeader)},
+		Fault{Name: "failover of kube-controller-manager", Description: "kube-controller-manager is killed while a client creates and deletes three namespaces, and the next one starts when a lease would have expired",
+			Programs: []string{kubeCM}, Hold: leaseBound, Rest: time.Second, Inject: failOver},
 		Fault{Name: "rolling restart of nsinit's etcd", Description: "the members of nsinit's etcd are restarted one after the other", Programs: []string{nsinitEtcd},
 			Rest: 300 * time.Millisecond, Inject: roll},
 	)
@@ -115,12 +119,16 @@ func down(programs selector) func(context.Context, *Env) (healer, error) {
 		if err != nil {
 			return nil, err
 		}
-		var errs []error
-		for _, program := range chosen {
-			errs = append(errs, e.Kill(ctx, program))
-		}
-		return func(ctx context.Context) error { return e.runAll(ctx, chosen) }, errors.Join(errs...)
+		return func(ctx context.Context) error { return e.runAll(ctx, chosen) }, e.killAll(ctx, chosen)
 	}
+}
+
+func (e *Env) killAll(ctx context.Context, programs []string) error {
+	var errs []error
+	for _, program := range programs {
+		errs = append(errs, e.Kill(ctx, program))
+	}
+	return errors.Join(errs...)
 }
 
 func (e *Env) runAll(ctx context.Context, programs []string) error {
@@ -170,6 +178,23 @@ func roll(ctx context.Context, e *Env) (healer, error) {
 // awaitReady waits until a program is ready, for a minute.
 func (e *Env) awaitReady(ctx context.Context, program string) error {
 	return Retry(ctx, func(ctx context.Context) error { return e.Ready(ctx, program) })
+}
+
+// failOver creates namespaces, kills kube-controller-manager, and deletes the namespaces. The next kube-controller-manager finds all of them.
+func failOver(ctx context.Context, e *Env) (healer, error) {
+	var names []string
+	for range 3 {
+		created, err := e.createNamespace(ctx, "burst")
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, created)
+	}
+	heal, err := down(oneOf(kubeCM))(ctx, e)
+	for _, name := range names {
+		err = errors.Join(err, ignoreNotFound(e.Core.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})))
+	}
+	return heal, err
 }
 
 // nothing heals a fault that has ended.

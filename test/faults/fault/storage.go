@@ -14,7 +14,9 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/nsinit/nsinit/test/faults/history"
 )
@@ -28,6 +30,8 @@ func storageFaults() []Fault {
 			Programs: []string{kubeEtcd}, Capability: Failpoints, Hold: time.Second, Rest: 200 * time.Millisecond, Inject: slowDisk(oneOf(kubeEtcd))},
 		{Name: "slow disk of nsinit's etcd", Description: "each fsync of the leader of nsinit's etcd takes 500 ms longer",
 			Programs: []string{nsinitEtcd}, Capability: Failpoints, Hold: time.Second, Rest: 200 * time.Millisecond, Inject: slowDisk(etcdLeader)},
+		{Name: "10,000 queued events", Description: "the namespaces are stored 10,000 times while every replica of one program of nsinit is paused",
+			Programs: []string{nsinitAPI, nsinitCM, population}, Rest: time.Second, Inject: queueEvents},
 		{Name: "corrupt value of a NamespaceLifecycle", Description: "the stored value of a NamespaceLifecycle is damaged", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: corrupt("namespacelifecycles")},
 		{Name: "corrupt value of a configuration", Description: "the stored value of a configuration is damaged", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: corrupt("namespaceinitializerconfigurations")},
 	}
@@ -72,6 +76,74 @@ func slowDisk(members selector) func(context.Context, *Env) (healer, error) {
 		}
 		return act(ctx, topology, chosen, "walBeforeSync", "sleep(500)")
 	}
+}
+
+// queuedEvents is at most how many events queueEvents makes.
+const queuedEvents = 10_000
+
+// queueEvents pauses the replicas of a program, and stores the namespaces of the traffic again and again, unchanged. Each time, everything
+// that watches namespaces receives an event.
+func queueEvents(ctx context.Context, e *Env) (healer, error) {
+	client, err := e.Etcd(history.Kube)
+	if err != nil {
+		return nil, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	stored, err := client.Get(bounded, "/registry/namespaces/"+e.Prefix, clientv3.WithPrefix())
+	if err == nil && len(stored.Kvs) == 0 {
+		err = errors.New("there are no namespaces")
+	}
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	var paused []string
+	var errs []error
+	for _, program := range replicas(e, []string{nsinitAPI, nsinitCM, population}[e.Random.IntN(3)]) {
+		if err := e.Pause(ctx, program); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		paused = append(paused, program)
+	}
+	var group errgroup.Group
+	for _, kv := range stored.Kvs {
+		group.Go(func() error { return storeAgain(bounded, client, kv, queuedEvents/len(stored.Kvs)) })
+	}
+	return func(ctx context.Context) error {
+		var errs []error
+		for _, program := range paused {
+			errs = append(errs, e.Resume(ctx, program))
+		}
+		// Otherwise, the versions would fill the quota of the etcd before kube-apiserver compacts it.
+		revision, err := e.Recorder.CatchUp(ctx, history.Kube, client)
+		if err == nil {
+			_, err = client.Compact(ctx, revision)
+		}
+		return errors.Join(append(errs, err, client.Close())...)
+	}, errors.Join(append(errs, group.Wait())...)
+}
+
+// storeAgain stores a value several times, and follows the changes of others.
+func storeAgain(ctx context.Context, client *clientv3.Client, kv *mvccpb.KeyValue, times int) error {
+	key, value, revision := string(kv.Key), string(kv.Value), kv.ModRevision
+	for range times {
+		written, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
+			Then(clientv3.OpPut(key, value)).Else(clientv3.OpGet(key)).Commit()
+		if err != nil {
+			return err
+		}
+		revision = written.Header.Revision
+		if written.Succeeded {
+			continue
+		}
+		current := written.Responses[0].GetResponseRange().Kvs
+		if len(current) == 0 {
+			return nil // it was removed
+		}
+		value, revision = string(current[0].Value), current[0].ModRevision
+	}
+	return nil
 }
 
 // corrupt replaces the value of an object of nsinit by bytes that nothing decodes, and brings it back

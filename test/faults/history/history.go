@@ -44,6 +44,17 @@ const ClientPortal = "portal"
 // QuotaName is the name of the quota of the population, and ViewName that of the RoleBinding by which the viewer may get a namespace.
 const QuotaName, ViewName = "populated", "viewer"
 
+// QuotaOf returns what the quota of a population limits, or nil.
+func QuotaOf(p *v1alpha1.NamespacePopulation) corev1.ResourceList {
+	for _, manifest := range p.Spec.Manifests {
+		var quota corev1.ResourceQuota
+		if json.Unmarshal(manifest.Template.Raw, &quota) == nil && quota.Name == QuotaName {
+			return quota.Spec.Hard
+		}
+	}
+	return nil
+}
+
 // InitializerDomain ends the names of the initializers of a campaign, each of which leaves a result.
 const InitializerDomain = ".faults.example.com"
 
@@ -111,8 +122,8 @@ type Operation struct {
 // Event is one change of a key in an etcd.
 type Event struct {
 	Store Store `json:"store"`
-	// Epoch counts how often the store was replaced by an empty one. Revisions of one
-	// epoch only can be compared.
+	// Epoch counts how often the store was replaced by an empty one or by a snapshot. Only revisions of the
+	// same epoch can be compared.
 	Epoch    int    `json:"epoch,omitempty"`
 	Revision int64  `json:"revision"`
 	Key      string `json:"key"`
@@ -120,7 +131,7 @@ type Event struct {
 	Created bool `json:"created,omitempty"`
 	// Deleted means that the key was removed. Object is then what it held.
 	Deleted bool `json:"deleted,omitempty"`
-	// Initial means that the event was not seen: the key was there when the history began.
+	// Initial means that the event was not seen: the key was there when the history began, or when a snapshot was restored.
 	Initial bool `json:"initial,omitempty"`
 	// Seen is when the watch delivered the change, which is after it was committed.
 	Seen   time.Duration `json:"seen"`
@@ -157,6 +168,8 @@ const (
 	// loss is not acknowledged by an administrator.
 	MarkLost     = "storage-lost"
 	MarkReplaced = "storage-acknowledged"
+	// MarkRestored is when nsinit's storage was replaced by an older snapshot of it.
+	MarkRestored = "storage-restored"
 	// MarkQuiet is when the last fault was healed and the traffic ended.
 	MarkQuiet = "quiet"
 	// MarkServed is when every kube-apiserver served watches after that.

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package history
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -136,6 +137,7 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, store.client, Kube, "/registry/namespaces/a", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u1"}})
+	put(t, store.client, Kube, "/registry/namespaces/a", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u1"}}) // changes nothing
 	put(t, store.client, Kube, "/registry/configmaps/a/x", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "a", UID: "u2"}})
 	put(t, store.client, Kube, "/registry/nodes/n", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}) // not in a namespace
 	if _, err := store.client.Delete(t.Context(), "/registry/configmaps/a/x"); err != nil {
@@ -170,7 +172,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// TestReplaced: after a store was replaced by an empty one, the history goes on with its first revision.
+// TestReplaced: after a store was replaced by an empty one, the history goes on with its first revision, and after a snapshot was restored,
+// with its keys.
 func TestReplaced(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for many seconds")
@@ -179,6 +182,11 @@ func TestReplaced(t *testing.T) {
 	r := NewRecorder()
 	follow(t, r, Nsinit, store)
 	put(t, store.client, Nsinit, "/registry/nsinit.dev/namespacelifecycles/a", &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u"}})
+	var snapshot bytes.Buffer
+	if _, err := embeddedetcd.Save(t.Context(), store.dir, &snapshot); err != nil {
+		t.Fatal(err)
+	}
+	put(t, store.client, Nsinit, "/registry/nsinit.dev/namespacelifecycles/later", &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "later", UID: "u"}})
 	if _, err := r.CatchUp(t.Context(), Nsinit, store.client); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +194,19 @@ func TestReplaced(t *testing.T) {
 	if err := os.RemoveAll(store.dir); err != nil {
 		t.Fatal(err)
 	}
-	r.Replaced(Nsinit)
+	r.Replaced(Nsinit, true)
+	if err := embeddedetcd.Restore(store.dir, &snapshot); err != nil {
+		t.Fatal(err)
+	}
+	store.start(t)
+	if _, err := r.CatchUp(t.Context(), Nsinit, store.client); err != nil {
+		t.Fatal(err)
+	}
+	store.server.Stop()
+	if err := os.RemoveAll(store.dir); err != nil {
+		t.Fatal(err)
+	}
+	r.Replaced(Nsinit, false)
 	store.start(t)
 	put(t, store.client, Nsinit, "/registry/nsinit.dev/namespacelifecycles/b", &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "u"}})
 	if _, err := store.client.Put(t.Context(), "/registry/nsinit.dev/namespacelifecycles/c", "garbage"); err != nil {
@@ -196,9 +216,11 @@ func TestReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := r.History().Events
-	expect(t, events, []string{"NamespaceLifecycle a created", "NamespaceLifecycle b created", "undecodable created"})
-	if events[0].Epoch != 0 || events[1].Epoch != 1 {
-		t.Errorf("epochs %d and %d", events[0].Epoch, events[1].Epoch)
+	expect(t, events, []string{"NamespaceLifecycle a created", "NamespaceLifecycle later created", "NamespaceLifecycle a initial", "NamespaceLifecycle b created", "undecodable created"})
+	for i, epoch := range []int{0, 0, 1, 2, 2} {
+		if events[i].Epoch != epoch {
+			t.Errorf("event %d has epoch %d", i, events[i].Epoch)
+		}
 	}
 }
 

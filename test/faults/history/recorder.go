@@ -32,6 +32,8 @@ type progress struct {
 	err      error
 	// replaced is closed when the store is replaced.
 	replaced chan struct{}
+	// restored means that the store was replaced by a snapshot.
+	restored bool
 }
 
 // NewRecorder returns a Recorder whose history begins now.
@@ -98,13 +100,14 @@ func (r *Recorder) progress(store Store) *progress {
 	return p
 }
 
-// Replaced notes that a store was replaced by an empty one. Follow goes on with its first revision.
-func (r *Recorder) Replaced(store Store) {
+// Replaced notes that a store was replaced: by an empty one, with whose first revision Follow goes on, or by a snapshot, with whose keys it
+// goes on.
+func (r *Recorder) Replaced(store Store, restored bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.progress(store)
 	p.epoch++
-	p.revision = 0
+	p.revision, p.restored = 0, restored
 	close(p.replaced)
 	p.replaced = make(chan struct{})
 }

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package history
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,9 +25,8 @@ const first = "\x00"
 // retryInterval is the time between two tries to reach an etcd.
 const retryInterval = 200 * time.Millisecond
 
-// Follow records every change of a store until the context ends: of one that was replaced from the
-// first revision on, and otherwise from the keys on that there are now. It ends with an error when
-// changes were lost, because then the history proves nothing.
+// Follow records every change of a store until the context ends. It begins with the keys that exist or, when the store was replaced
+// by an empty one, with the first revision. It ends with an error when changes were lost, because then the history proves nothing.
 func (r *Recorder) Follow(ctx context.Context, store Store, client *clientv3.Client) error {
 	next, err := r.initial(ctx, store, client)
 	if err != nil {
@@ -49,7 +49,9 @@ func (r *Recorder) Follow(ctx context.Context, store Store, client *clientv3.Cli
 		select {
 		case <-ctx.Done():
 		case <-replaced:
-			next = 1
+			if next, err = r.beginning(ctx, store, client); err != nil {
+				return err
+			}
 		case <-time.After(retryInterval):
 			if errors.Is(err, rpctypes.ErrCompacted) || errors.Is(err, rpctypes.ErrFutureRev) {
 				return r.failed(store, fmt.Errorf("changes of the %s store after revision %d were lost: %w", store, next-1, err))
@@ -57,6 +59,17 @@ func (r *Recorder) Follow(ctx context.Context, store Store, client *clientv3.Cli
 		}
 	}
 	return nil
+}
+
+// beginning returns the revision from which to watch a store that was replaced.
+func (r *Recorder) beginning(ctx context.Context, store Store, client *clientv3.Client) (int64, error) {
+	r.mu.Lock()
+	restored := r.progress(store).restored
+	r.mu.Unlock()
+	if restored {
+		return r.initial(ctx, store, client)
+	}
+	return 1, nil
 }
 
 func (r *Recorder) failed(store Store, err error) error {
@@ -117,6 +130,9 @@ func (r *Recorder) event(store Store, e *clientv3.Event) (Event, bool) {
 	deleted := e.Type == mvccpb.Event_DELETE
 	if deleted && e.PrevKv != nil {
 		value = e.PrevKv.Value
+	}
+	if store == Kube && !deleted && e.PrevKv != nil && bytes.Equal(value, e.PrevKv.Value) {
+		return Event{}, false // the fault that floods watches changes nothing
 	}
 	object, keep := decode(store, value)
 	return Event{

@@ -202,6 +202,8 @@ func (p *Plane) Can(capability fault.Capability) bool {
 	switch capability {
 	case fault.Volumes:
 		return p.options.Volume
+	case fault.Snapshots:
+		return p.options.Topology.NsinitEtcds > 0
 	case fault.SkewClock, fault.Failpoints:
 		return len(p.failpoints) > 0
 	case fault.Versions:
@@ -210,38 +212,17 @@ func (p *Plane) Can(capability fault.Capability) bool {
 	return true
 }
 
-// LoseStorage replaces the storage of nsinit by an empty one. gone is called when nothing writes into
-// it any more.
-func (p *Plane) LoseStorage(ctx context.Context, gone func() error) error {
-	var servers, stores []string
+// ReplaceStorage implements fault.ReplacesStorage.
+func (p *Plane) ReplaceStorage(snapshot string) error {
 	for _, program := range p.Programs() {
-		switch {
-		case fault.Kind(program) == "nsinit-apiserver":
-			servers = append(servers, program)
-		case fault.Kind(program) == "nsinit-etcd":
-			stores = append(stores, program)
+		if fault.Kind(program) != "nsinit-etcd" {
+			continue
 		}
-	}
-	for _, program := range servers {
-		if err := p.Kill(ctx, program); err != nil {
-			return err
+		err := empty(filepath.Join(p.Dir, program))
+		if err == nil && snapshot != "" {
+			err = p.RestoreSnapshot(program, snapshot)
 		}
-	}
-	if err := gone(); err != nil {
-		return err
-	}
-	for _, program := range stores {
-		if err := p.Kill(ctx, program); err != nil {
-			return err
-		}
-	}
-	for _, program := range stores {
-		if err := empty(filepath.Join(p.Dir, program)); err != nil {
-			return err
-		}
-	}
-	for _, program := range slices.Concat(stores, servers) {
-		if err := p.Run(ctx, program); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -107,14 +108,22 @@ func (t *Traffic) rollOut(ctx context.Context) {
 	}
 }
 
-// rolledOut reports whether every namespace has the last version of the population.
-func rolledOut(ctx context.Context, nsinit versioned.Interface) (bool, error) {
+// rolledOut reports whether every namespace has the last version of the population. A status that a snapshot restored can be that of a
+// former version.
+func rolledOut(ctx context.Context, core kubernetes.Interface, nsinit versioned.Interface) (bool, error) {
 	stored, err := nsinit.NsinitV1alpha1().NamespacePopulations().Get(ctx, populationName, metav1.GetOptions{})
 	if err != nil {
 		return false, err
 	}
+	quotas, err := core.CoreV1().ResourceQuotas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + history.QuotaName})
+	if err != nil {
+		return false, err
+	}
+	wanted := history.QuotaOf(stored)
+	outdated := func(quota corev1.ResourceQuota) bool { return !equality.Semantic.DeepEqual(quota.Spec.Hard, wanted) }
 	condition := meta.FindStatusCondition(stored.Status.Conditions, v1alpha1.ConditionRolledOut)
-	return condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == stored.Generation, nil
+	return condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == stored.Generation &&
+		!slices.ContainsFunc(quotas.Items, outdated), nil
 }
 
 // view lists and watches the namespaces that the viewer may get, and records each one that the viewer sees.

@@ -242,7 +242,7 @@ func Unsettled(ctx context.Context, core kubernetes.Interface, nsinit versioned.
 	if err != nil {
 		return nil, err
 	}
-	switch done, err := rolledOut(ctx, nsinit); {
+	switch done, err := rolledOut(ctx, core, nsinit); {
 	case err != nil:
 		return nil, err
 	case !done:
