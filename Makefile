@@ -149,6 +149,12 @@ perf-access: build ## Measure lists and watches of the namespaces of 1,000 users
 	@cd test/perf && go build -o $(OUTPUT)/bin/perf .
 	@$(OUTPUT)/bin/perf access
 
+LARGE ?=
+.PHONY: perf-large
+perf-large: build ## Measure what happens in a cluster with 10,000 namespaces, with the flags in LARGE.
+	@cd test/perf && go build -o $(OUTPUT)/bin/perf .
+	@$(OUTPUT)/bin/perf large $(LARGE)
+
 .PHONY: bench
 bench: ## Run the benchmarks.
 	@go test -run '^$$' -bench . -benchmem ./...

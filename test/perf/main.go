@@ -33,6 +33,7 @@ const usage = `usage: perf COMMAND [FLAGS]
   repairs      repair objects while a population change reaches thousands of namespaces, and print how long that takes
   memory       create the largest namespaces that are admitted, and print how much memory the programs use in cgroups
   access       list and watch the namespaces of many users, and print how long that takes and what it costs
+  large        do what happens in a cluster with 10,000 namespaces, and print how long it takes and what it costs
   initializer  serve initializers, as run does in a separate process
 `
 
@@ -101,6 +102,8 @@ func run(ctx context.Context, args []string) error {
 		action = memoryCommand(ctx, flags)
 	case "access":
 		action = accessCommand(ctx, flags)
+	case "large":
+		action = largeCommand(ctx, flags)
 	case "initializer":
 		kubeconfig := flags.String("kubeconfig", "", "the kubeconfig")
 		write := flags.Bool("write", false, "write one ConfigMap in each namespace")
