@@ -128,6 +128,7 @@ func TestFlags(t *testing.T) {
 		"archive", "local-image", // kubectl krew, and cosign
 		"kube-api-burst", "kube-api-qps", "use-service-account-credentials", // kube-controller-manager
 		"default-service-account", // Flux
+		"bump-revision", "mark-compacted", // etcdutl
 	} {
 		all[ofOthers] = true
 	}

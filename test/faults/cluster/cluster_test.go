@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -179,6 +180,7 @@ func etcds(t *testing.T, c *Cluster) {
 		}
 		must(t, client.Close())
 	}
+	restored(t, c)
 	leader, err := c.NsinitEtcdLeader(t.Context())
 	must(t, err)
 	if c.options.Topology.NsinitEtcds == 0 {
@@ -191,6 +193,36 @@ func etcds(t *testing.T, c *Cluster) {
 	})
 	must(t, c.StartProgram(t.Context(), leader))
 	recovers(t, c)
+}
+
+// restored replaces nsinit's etcd by a snapshot of it. What was stored later is gone.
+func restored(t *testing.T, c *Cluster) {
+	client, err := c.NsinitEtcd()
+	must(t, err)
+	defer func() { _ = client.Close() }()
+	saved, err := client.SnapshotWithVersion(t.Context())
+	must(t, err)
+	snapshot, err := io.ReadAll(saved.Snapshot)
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "snapshot.db")
+	must(t, os.WriteFile(file, snapshot, 0o600))
+	_, err = client.Put(t.Context(), "/later", "value")
+	must(t, err)
+	programs := slices.DeleteFunc(c.Programs(), func(name string) bool { return !isReplica(name, nsinitEtcd) && !isReplica(name, nsinitAPIServer) })
+	for _, program := range slices.Backward(programs) {
+		must(t, c.Kill(t.Context(), program))
+	}
+	for _, program := range programs {
+		if isReplica(program, nsinitEtcd) {
+			must(t, c.ReplaceEtcd(program, file))
+		}
+		must(t, c.StartProgram(t.Context(), program))
+	}
+	recovers(t, c)
+	later, err := client.Get(t.Context(), "/later")
+	if err != nil || later.Count > 0 || later.Header.Revision < 1_000_000_000 {
+		t.Errorf("%v %v", later, err)
+	}
 }
 
 func volume(t *testing.T, c *Cluster) {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+
+	"github.com/nsinit/nsinit/pkg/embeddedetcd"
 )
 
 // KubeEtcd returns a client of the etcd of Kubernetes. The caller closes it.
@@ -51,9 +54,30 @@ func (c *Cluster) NsinitEtcdLeader(ctx context.Context) (program string, err err
 	return "", errors.Join(append(errs, errors.New("no member of nsinit's etcd is the leader"))...)
 }
 
-// RestoreSnapshot makes the data of a member of nsinit's etcd, which does not run and has none, from the snapshot in a file. No revision is
-// used again, and watches of former revisions end.
-func (c *Cluster) RestoreSnapshot(program, file string) error {
+// ReplaceEtcd replaces the data of a member of nsinit's etcd, which does not run, by none, or by the snapshot in a file. After that, no
+// revision is used again, and watches of former revisions end.
+func (c *Cluster) ReplaceEtcd(program, file string) error {
+	dir := filepath.Join(c.Dir, program) // it may be a volume
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
+			return err
+		}
+	}
+	switch {
+	case file == "":
+		return nil
+	case c.options.Topology.NsinitEtcds == 0:
+		from, err := os.Open(file) //nolint:gosec // the test names it
+		if err != nil {
+			return err
+		}
+		defer func() { _ = from.Close() }()
+		return embeddedetcd.Restore(dir, from)
+	}
 	value := func(flag string) string {
 		for _, arg := range c.process(program).Args {
 			if value, ok := strings.CutPrefix(arg, "--"+flag+"="); ok {
@@ -63,7 +87,7 @@ func (c *Cluster) RestoreSnapshot(program, file string) error {
 		return ""
 	}
 	return snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
-		SnapshotPath: file, Name: program, OutputDataDir: value("data-dir"), PeerURLs: []string{value("initial-advertise-peer-urls")},
+		SnapshotPath: file, Name: program, OutputDataDir: dir, PeerURLs: []string{value("initial-advertise-peer-urls")},
 		InitialCluster: value("initial-cluster"), InitialClusterToken: "nsinit", RevisionBump: 1_000_000_000, MarkCompacted: true,
 	})
 }

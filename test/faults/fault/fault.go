@@ -115,9 +115,8 @@ type Fault struct {
 type Capability string
 
 const (
-	// StorageLoss and Snapshots: see ReplacesStorage.
-	StorageLoss Capability = "storage loss"
-	Snapshots   Capability = "snapshots"
+	// Storage: see ReplacesStorage.
+	Storage Capability = "storage"
 	// Volumes: see HasVolume.
 	Volumes Capability = "volumes"
 	// Certificates: see HasCertificates.

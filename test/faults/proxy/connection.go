@@ -170,15 +170,15 @@ func (q *queue) pop(ctx context.Context) (first chunk, ok bool) {
 	return first, ok
 }
 
-// change tries a change until it succeeds, again after each change of the other side, which it tells about its own.
-func (q *queue) change(ctx context.Context, tell, other chan struct{}, try func() bool) bool {
+// change tries a change until it succeeds, again after each change of the other side. Then it wakes the other side.
+func (q *queue) change(ctx context.Context, wakes, other chan struct{}, try func() bool) bool {
 	for {
 		q.mu.Lock()
 		done := try()
 		q.mu.Unlock()
 		if done {
 			select {
-			case tell <- struct{}{}:
+			case wakes <- struct{}{}:
 			default:
 			}
 			return ctx.Err() == nil

@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -202,8 +201,6 @@ func (p *Plane) Can(capability fault.Capability) bool {
 	switch capability {
 	case fault.Volumes:
 		return p.options.Volume
-	case fault.Snapshots:
-		return p.options.Topology.NsinitEtcds > 0
 	case fault.SkewClock, fault.Failpoints:
 		return len(p.failpoints) > 0
 	case fault.Versions:
@@ -218,25 +215,7 @@ func (p *Plane) ReplaceStorage(snapshot string) error {
 		if fault.Kind(program) != "nsinit-etcd" {
 			continue
 		}
-		err := empty(filepath.Join(p.Dir, program))
-		if err == nil && snapshot != "" {
-			err = p.RestoreSnapshot(program, snapshot)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// empty removes what is in a directory, which may be a volume.
-func empty(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
+		if err := p.ReplaceEtcd(program, snapshot); err != nil {
 			return err
 		}
 	}
