@@ -104,7 +104,7 @@ func etcdLeader(ctx context.Context, e *Env) ([]string, error) {
 func hostFaults() []Fault {
 	return []Fault{
 		{Name: "storage of nsinit lost", Description: "the storage of nsinit is lost", Capability: Storage, Hold: 2 * time.Second, Rest: time.Second, Inject: loseStorage},
-		{Name: "older snapshot of nsinit's etcd", Description: "the etcd of nsinit is replaced by a snapshot, which is up to four seconds older", Capability: Storage, Hold: time.Second, Rest: time.Second, Inject: restoreSnapshot},
+		{Name: "older snapshot of nsinit's etcd", Description: "the etcd of nsinit is replaced by a snapshot, which is up to four seconds older", Capability: Storage, Hold: time.Second, Rest: 500 * time.Millisecond, Inject: restoreSnapshot},
 		{Name: "full volume", Description: "the volume of a member of nsinit's etcd is full", Capability: Volumes, Hold: 2 * time.Second, Rest: time.Second, Inject: fillVolume},
 		{Name: "expired certificate", Description: "the serving certificate of a replica of nsinit-apiserver has expired",
 			Capability: Certificates, Programs: []string{nsinitAPI}, Hold: time.Second, Rest: 500 * time.Millisecond, Inject: expire},

@@ -17,6 +17,8 @@ import (
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/test/faults/history"
 )
@@ -31,7 +33,7 @@ func storageFaults() []Fault {
 		{Name: "slow disk of nsinit's etcd", Description: "each fsync of the leader of nsinit's etcd takes 500 ms longer",
 			Programs: []string{nsinitEtcd}, Capability: Failpoints, Hold: time.Second, Rest: 200 * time.Millisecond, Inject: slowDisk(etcdLeader)},
 		{Name: "10,000 queued events", Description: "the namespaces are stored 10,000 times while every replica of one program of nsinit is paused",
-			Programs: []string{nsinitAPI, nsinitCM, population}, Rest: time.Second, Inject: queueEvents},
+			Programs: []string{nsinitAPI, nsinitCM, population}, Rest: 2 * time.Second, Inject: queueEvents},
 		{Name: "corrupt value of a NamespaceLifecycle", Description: "the stored value of a NamespaceLifecycle is damaged", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: corrupt("namespacelifecycles")},
 		{Name: "corrupt value of a configuration", Description: "the stored value of a configuration is damaged", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: corrupt("namespaceinitializerconfigurations")},
 	}
@@ -115,13 +117,33 @@ func queueEvents(ctx context.Context, e *Env) (healer, error) {
 		for _, program := range paused {
 			errs = append(errs, e.Resume(ctx, program))
 		}
-		// Otherwise, the versions would fill the quota of the etcd before kube-apiserver compacts it.
 		revision, err := e.Recorder.CatchUp(ctx, history.Kube, client)
 		if err == nil {
+			err = e.awaitCaches(ctx, revision)
+		}
+		if err == nil { // otherwise, the versions would fill the quota of the etcd before kube-apiserver compacts it
 			_, err = client.Compact(ctx, revision)
 		}
 		return errors.Join(append(errs, err, client.Close())...)
 	}, errors.Join(append(errs, group.Wait())...)
+}
+
+// awaitCaches waits until the cache of namespaces of every kube-apiserver has a revision. Otherwise, each injection would leave the policies
+// further behind.
+func (e *Env) awaitCaches(ctx context.Context, revision int64) error {
+	for _, server := range e.Servers() {
+		core, err := kubernetes.NewForConfig(server)
+		if err != nil {
+			return err
+		}
+		if err := Retry(ctx, func(ctx context.Context) error {
+			_, err := core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1, ResourceVersion: fmt.Sprint(revision), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // storeAgain stores a value several times, and follows the changes of others.
