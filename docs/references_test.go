@@ -127,7 +127,7 @@ func TestFlags(t *testing.T) {
 		"set", "reset-then-reuse-values", // helm
 		"archive", "local-image", // kubectl krew, and cosign
 		"kube-api-burst", "kube-api-qps", "use-service-account-credentials", // kube-controller-manager
-		"default-service-account", // Flux
+		"default-service-account",         // Flux
 		"bump-revision", "mark-compacted", // etcdutl
 	} {
 		all[ofOthers] = true

@@ -103,7 +103,7 @@ func (c *Cluster) objectsGuarded(ctx context.Context) error {
 		for i := range c.options.Topology.KubeAPIServers {
 			_, err := kubernetes.NewForConfigOrDie(c.Admin(i)).BatchV1().Jobs(objectsProbe).Create(ctx, job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil || !strings.Contains(err.Error(), "nsinit-objects-templates") {
-				return fmt.Errorf("the component objects does not act on kube-apiserver-%d: the answer to a forged template is %v", i, err)
+				return errors.Join(fmt.Errorf("the component objects does not act on kube-apiserver-%d", i), err)
 			}
 		}
 		return nil

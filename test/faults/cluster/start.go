@@ -9,6 +9,7 @@ package cluster
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -224,7 +225,7 @@ func (c *Cluster) stamps(ctx context.Context) error {
 			config.Impersonate = rest.ImpersonationConfig{UserName: controlplane.ProbeUser}
 			_, err = kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Create(ctx, controlplane.TooLarge(stamped.Name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil || !strings.Contains(err.Error(), "nsinit-guard-create") {
-				return fmt.Errorf("the guard of creation of kube-apiserver-%d does not act: the answer to a forbidden creation is %v", i, err)
+				return errors.Join(fmt.Errorf("the guard of creation of kube-apiserver-%d does not act", i), err)
 			}
 		}
 		return nil
@@ -244,7 +245,7 @@ func (c *Cluster) gatesAct(ctx context.Context) error {
 			_, err := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(namespace.Name).Create(ctx,
 				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil || !strings.Contains(err.Error(), "nsinit-gate") {
-				return fmt.Errorf("the gate of kube-apiserver-%d does not act: the answer to an early write is %v", i, err)
+				return errors.Join(fmt.Errorf("the gate of kube-apiserver-%d does not act", i), err)
 			}
 			return nil
 		}); err != nil {
