@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,13 @@ import (
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/sdk/initializer"
 )
+
+// initializerCommand adds the flags of the command, and returns what it does.
+func initializerCommand(ctx context.Context, flags *flag.FlagSet) func() error {
+	kubeconfig := flags.String("kubeconfig", "", "the kubeconfig")
+	write := flags.Bool("write", false, "write one ConfigMap in each namespace")
+	return func() error { return serveInitializers(ctx, *kubeconfig, *write, flags.Args()) }
+}
 
 // serveInitializers serves initializers with the SDK's defaults until the context ends.
 func serveInitializers(ctx context.Context, kubeconfig string, write bool, names []string) error {

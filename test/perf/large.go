@@ -356,8 +356,7 @@ func (l *large) plugin(ctx context.Context, args ...string) error {
 	command := exec.CommandContext(ctx, filepath.Join(filepath.Dir(l.Process("nsinit-apiserver").Program), "kubectl-nsinit"), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+l.AdminKubeconfig())
 	output, err := command.CombinedOutput()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if _, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = nil
 	}
 	fmt.Fprintf(os.Stderr, "%.2000s\n", output)

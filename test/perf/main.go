@@ -105,11 +105,7 @@ func run(ctx context.Context, args []string) error {
 	case "large":
 		action = largeCommand(ctx, flags)
 	case "initializer":
-		kubeconfig := flags.String("kubeconfig", "", "the kubeconfig")
-		write := flags.Bool("write", false, "write one ConfigMap in each namespace")
-		action = func() error {
-			return serveInitializers(ctx, *kubeconfig, *write, flags.Args())
-		}
+		action = initializerCommand(ctx, flags)
 	default:
 		fmt.Fprint(os.Stderr, usage)
 		return errors.New("name a command")
