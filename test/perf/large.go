@@ -263,7 +263,7 @@ func (l *large) configure(ctx context.Context) (times []float64, err error) {
 	for n := range l.changes {
 		began := time.Now()
 		if _, err := l.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Patch(ctx, "perf", types.JSONPatchType,
-			fmt.Appendf(nil, `[{"op":"add","path":"/initializers/0/timeoutSeconds","value":%d}]`, 100+n), metav1.PatchOptions{}); err != nil {
+			fmt.Appendf(nil, `[{"op":"add","path":"/initializers/0/failurePolicy","value":"Ignore"},{"op":"add","path":"/initializers/0/timeoutSeconds","value":%d}]`, 1000+n), metav1.PatchOptions{}); err != nil {
 			return nil, err
 		}
 		times = append(times, time.Since(began).Seconds())
