@@ -9,12 +9,12 @@ package controller
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -285,7 +285,7 @@ func (c *Controller) inventoryChanged(inventory *v1alpha1.PopulatedNamespace) {
 
 func (c *Controller) populationUpdated(before, after *v1alpha1.NamespacePopulation) {
 	switch {
-	case before.UID != after.UID || before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.Spec, after.Spec):
+	case before.UID != after.UID || before.Generation != after.Generation || !reflect.DeepEqual(before.Spec, after.Spec):
 		c.populationChanged(after.Name)
 	case !sameMetadata(before, after) || !readySince(before).Equal(readySince(after)):
 		c.rollouts.Add(after.Name)
