@@ -78,7 +78,7 @@ type inspection struct {
 
 // inspect checks everything.
 func inspect(ctx context.Context, clients *cmdutil.Clients) []Result {
-	i := &inspection{Clients: clients, namespace: clients.InstalledIn(ctx), now: clients.Clock.Now()}
+	i := &inspection{Clients: clients, namespace: clients.InstalledIn(ctx), now: clients.ServerClock.Now()}
 	i.kubernetes()
 	if i.absent(ctx) {
 		return i.results
@@ -227,7 +227,7 @@ func (i *inspection) stamp(ctx context.Context) {
 	case !i.accepted(check, err, "fix the cause in the message", "namespace"):
 	case !helper.IsClosed(namespace):
 		// The server has generated the name.
-		if own, err := creation(ctx, i.Clients, installation.Creation{Name: namespace.Name, GenerateName: namespace.GenerateName}); err == nil && !own.Closed {
+		if own, err := creation(ctx, i.Clients, cmdutil.Future{}, namespace.Name, namespace.GenerateName); err == nil && !own.Closed {
 			i.add(check, OK, "", "a namespace that you create is not closed, because user %q is exempt by %s: %s", own.Creator, own.Source, own.ExemptBy)
 			return
 		}

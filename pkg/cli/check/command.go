@@ -21,7 +21,6 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
-	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/sdk/util/printable"
 )
 
@@ -60,7 +59,7 @@ const example = `  # Check a cluster before the installation
   kubectl nsinit check --output=json | jq '.items[] | select(.state != "OK")'
 
   # Would nsinit close the namespace shop if an operator created this namespace?
-  kubectl nsinit check shop --creator=system:serviceaccount:olm:operator --groups=system:serviceaccounts,system:serviceaccounts:olm`
+  kubectl nsinit check shop --creator=system:serviceaccount:olm:operator`
 
 // Options are the options of the command.
 type Options struct {
@@ -85,7 +84,7 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	})
 	flags := command.Flags()
 	flags.StringVar(&o.Creator, "creator", o.Creator, "The user who creates the namespace.")
-	flags.StringSliceVar(&o.Groups, "groups", o.Groups, "The groups of the creator.")
+	flags.StringSliceVar(&o.Groups, "groups", o.Groups, "The groups of the creator. The command adds system:authenticated, as kube-apiserver does for --as.")
 	flags.BoolVar(&o.Pre, "pre", o.Pre, "Check a cluster before the installation.")
 	flags.BoolVar(&o.Wait, "wait", o.Wait, "Wait until the installation is complete.")
 	cmdutil.DurationVar(flags, &o.Timeout, "timeout", 5*time.Minute, "How long to wait with --wait. 0 waits indefinitely.")
@@ -116,7 +115,7 @@ func (o *Options) Run(ctx context.Context) error {
 		return fmt.Errorf("the cluster cannot be reached: %w", err)
 	}
 	if len(o.Args) > 0 {
-		result, err := creation(ctx, o.Clients, installation.Creation{Name: o.Args[0], Creator: o.Creator, Groups: o.Groups})
+		result, err := creation(ctx, o.Clients, cmdutil.Future{Creator: o.Creator, Groups: o.Groups}, o.Args[0], "")
 		if err != nil {
 			return err
 		}

@@ -91,7 +91,7 @@ func holding() *cmdtesting.Cluster {
 
 // TestCheckNamespace: the command says whether a namespace would be closed, and by which line it is exempt.
 func TestCheckNamespace(t *testing.T) {
-	list := map[string]string{"namespaces": "kube-system", "namePrefixes": "kube-", "users": "operator", "groups": "# ours\noperators", "onlyGroups": "mine\ndevs"}
+	list := map[string]string{"namespaces": "kube-system", "namePrefixes": "kube-", "users": "operator", "groups": "# ours\noperators\nsystem:serviceaccounts:olm", "onlyGroups": "mine\ndevs"}
 	const configMap = "ConfigMap nsinit-system/nsinit-exemptions"
 	for name, test := range map[string]struct {
 		list map[string]string
@@ -99,13 +99,14 @@ func TestCheckNamespace(t *testing.T) {
 		want string
 	}{
 		"by default": {list, []string{"shop"}, `namespace "shop", created by user "me" of groups "mine", is closed until it is initialized: no line of ` + configMap + " exempts it\n"},
-		"a creator":  {list, []string{"shop", "--creator=eve", "--groups=devs"}, `namespace "shop", created by user "eve" of groups "devs", is closed until it is initialized: no line of ` + configMap + " exempts it\n"},
-		"a prefix":   {list, []string{"kube-tool", "--creator=eve"}, `namespace "kube-tool", created by user "eve", is exempt by ` + configMap + `: line 1 of namePrefixes, "kube-"` + "\n"},
-		"a user":     {list, []string{"shop", "--creator=operator"}, `namespace "shop", created by user "operator", is exempt by ` + configMap + `: line 1 of users, "operator"` + "\n"},
-		"a group":    {list, []string{"shop", "--creator=eve", "--groups=devs,operators"}, `namespace "shop", created by user "eve" of groups "devs", "operators", is exempt by ` + configMap + `: line 2 of groups, "operators"` + "\n"},
-		"no group":   {list, []string{"shop", "--creator=eve"}, `namespace "shop", created by user "eve", is exempt by ` + configMap + ": no group of the creator is in onlyGroups\n"},
+		"a creator":  {list, []string{"shop", "--creator=eve", "--groups=devs"}, `namespace "shop", created by user "eve" of groups "devs", "system:authenticated", is closed until it is initialized: no line of ` + configMap + " exempts it\n"},
+		"a prefix":   {list, []string{"kube-tool", "--creator=eve"}, `namespace "kube-tool", created by user "eve" of groups "system:authenticated", is exempt by ` + configMap + `: line 1 of namePrefixes, "kube-"` + "\n"},
+		"a user":     {list, []string{"shop", "--creator=operator"}, `namespace "shop", created by user "operator" of groups "system:authenticated", is exempt by ` + configMap + `: line 1 of users, "operator"` + "\n"},
+		"a group":    {list, []string{"shop", "--creator=eve", "--groups=devs,operators"}, `namespace "shop", created by user "eve" of groups "devs", "operators", "system:authenticated", is exempt by ` + configMap + `: line 2 of groups, "operators"` + "\n"},
+		"an account": {list, []string{"shop", "--creator=system:serviceaccount:olm:operator"}, `namespace "shop", created by user "system:serviceaccount:olm:operator" of groups "system:serviceaccounts", "system:serviceaccounts:olm", "system:authenticated", is exempt by ` + configMap + `: line 3 of groups, "system:serviceaccounts:olm"` + "\n"},
+		"no group":   {list, []string{"shop", "--creator=eve"}, `namespace "shop", created by user "eve" of groups "system:authenticated", is exempt by ` + configMap + ": no group of the creator is in onlyGroups\n"},
 		"json":       {list, []string{"shop", "--creator=operator", "--output=jsonpath={.kind} {.closed} {.exemptBy.key} {.exemptBy.line}"}, "CreationCheck false users 1"},
-		"malformed": {map[string]string{"users": "*"}, []string{"shop", "--creator=eve"}, `namespace "shop", created by user "eve", is closed until it is initialized: no line of ` + configMap + " exempts it\n" +
+		"malformed": {map[string]string{"users": "*"}, []string{"shop", "--creator=eve"}, `namespace "shop", created by user "eve" of groups "system:authenticated", is closed until it is initialized: no line of ` + configMap + " exempts it\n" +
 			`without effect: line 1 of users, "*": it is not the name of a user; give one name on each line, without a dash, quotes, wildcards or a comment` + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

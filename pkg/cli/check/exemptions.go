@@ -49,17 +49,12 @@ type Creation struct {
 	Source string `json:"-"`
 }
 
-// creation reports whether a namespace would be closed. Without a creator, it is the user who runs the command.
-func creation(ctx context.Context, clients *cmdutil.Clients, of installation.Creation) (*Creation, error) {
-	if of.Creator == "" {
-		user, err := cmdutil.Self(ctx, clients.Core)
-		if err != nil {
-			return nil, fmt.Errorf("%w; name the creator with --creator", err)
-		}
-		of.Creator = user.Username
-		if len(of.Groups) == 0 {
-			of.Groups = user.Groups
-		}
+// creation reports whether a namespace would be closed that a user creates, with a name that may be generated.
+func creation(ctx context.Context, clients *cmdutil.Clients, user cmdutil.Future, name, generateName string) (*Creation, error) {
+	of := installation.Creation{Name: name, GenerateName: generateName}
+	var err error
+	if of.Creator, of.Groups, err = user.User(ctx, clients.Core); err != nil {
+		return nil, err
 	}
 	list, err := clients.Exemptions(ctx)
 	if err != nil {

@@ -35,7 +35,7 @@ const (
 
 // inspectBefore checks what would block an installation, or harm it later.
 func inspectBefore(ctx context.Context, clients *cmdutil.Clients) []Result {
-	i := &inspection{Clients: clients, namespace: clients.InstalledIn(ctx), now: clients.Clock.Now()}
+	i := &inspection{Clients: clients, namespace: clients.InstalledIn(ctx), now: clients.ServerClock.Now()}
 	i.kubernetes()
 	for _, check := range []func(context.Context){
 		i.kinds, i.aggregation, i.aggregated, i.permissions, i.ownNamespace, i.webhooks, i.policies, i.former, i.volumes,

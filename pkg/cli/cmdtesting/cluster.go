@@ -29,6 +29,7 @@ import (
 	restfake "k8s.io/client-go/rest/fake"
 	"k8s.io/client-go/restmapper"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
@@ -38,11 +39,23 @@ import (
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned/scheme"
 )
 
-// Now returns the time at which commands start.
+// Now returns the time of kube-apiserver at which commands start.
 func Now() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 
-// Clock is a clock that a wait moves on.
+// wrong is by how much the clock of kube-apiserver is behind that of this machine.
+const wrong = 10 * time.Minute
+
+// Clock is a clock that a wait moves on. It is wrong.
 type Clock struct{ *testingclock.FakeClock }
+
+// serverClock is the clock of kube-apiserver.
+type serverClock struct{ clock.PassiveClock }
+
+// Now implements clock.PassiveClock.
+func (c serverClock) Now() time.Time { return c.PassiveClock.Now().Add(-wrong) }
+
+// Since implements clock.PassiveClock.
+func (c serverClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // After implements clock.Clock.
 func (c Clock) After(d time.Duration) <-chan time.Time {
@@ -83,9 +96,9 @@ func New(objects ...runtime.Object) *Cluster {
 	}
 	// A RESTMapper on a discovery without a group asks again indefinitely.
 	c.Core.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Version: "v1"}}}}
-	clock := Clock{testingclock.NewFakeClock(Now())}
+	clock := Clock{testingclock.NewFakeClock(Now().Add(wrong))}
 	c.Clients = cmdutil.Clients{Clients: diagnosis.NewClients(c.Core, c.Nsinit, c.APIs, c.Metadata), Dynamic: c.Dynamic, REST: c.REST,
-		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Core.Discovery())), Clock: clock, ServerClock: clock}
+		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Core.Discovery())), Clock: clock, ServerClock: serverClock{clock}}
 	return c
 }
 

@@ -58,21 +58,29 @@ func (f *Future) Namespace(ctx context.Context, core kubernetes.Interface, name 
 	if err != nil {
 		return nil, false, fmt.Errorf("--labels=%s: %w", f.Labels, err)
 	}
-	creator, groups := f.Creator, allGroups(f.Creator, f.Groups)
-	if creator == "" {
-		self, err := Self(ctx, core)
-		if err != nil {
-			return nil, false, fmt.Errorf("%w; name the creator with --creator", err)
-		}
-		creator = self.Username
-		if groups = self.Groups; len(f.Groups) > 0 {
-			groups = allGroups(creator, f.Groups)
-		}
+	creator, groups, err := f.User(ctx, core)
+	if err != nil {
+		return nil, false, err
 	}
 	with[corev1.LabelMetadataName], with[v1alpha1.LabelInitializing] = name, "true"
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: with, Annotations: map[string]string{
 		v1alpha1.AnnotationCreatedBy: creator, v1alpha1.AnnotationCreatedByGroups: strings.Join(groups, "\n"),
 	}}}, false, nil
+}
+
+// User returns the name and the groups of the creator, by default those of the user who runs the command.
+func (f *Future) User(ctx context.Context, core kubernetes.Interface) (name string, groups []string, err error) {
+	if f.Creator != "" {
+		return f.Creator, allGroups(f.Creator, f.Groups), nil
+	}
+	self, err := Self(ctx, core)
+	if err != nil {
+		return "", nil, fmt.Errorf("%w; name the creator with --creator", err)
+	}
+	if len(f.Groups) > 0 {
+		return self.Username, allGroups(self.Username, f.Groups), nil
+	}
+	return self.Username, self.Groups, nil
 }
 
 // allGroups adds to the groups of a user those that kube-apiserver adds when the user is impersonated.

@@ -150,13 +150,13 @@ func (o *Options) off(ctx context.Context) error {
 			return err
 		}
 	}
-	// First, because a namespace that is created meanwhile can still be closed.
+	// This comes first, because a namespace that is created meanwhile can still be closed. Its failure opens nothing less: another
+	// policy of the cluster may refuse every namespace that it tries to create.
+	var unverified error
 	if !o.DryRun {
-		if err := o.verify(ctx); err != nil {
-			return err
-		}
+		unverified = o.verify(ctx)
 	}
-	return o.open(ctx, available)
+	return errors.Join(unverified, o.open(ctx, available))
 }
 
 // apiService returns the APIService of nsinit if it is to be removed, because the API is not available, and whether it is.

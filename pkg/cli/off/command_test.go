@@ -86,7 +86,7 @@ func TestOff(t *testing.T) {
 		"the API is down":  {apiregistrationv1.ConditionFalse, false, cmdtesting.Test{Out: removed + service + " deleted\n", ErrOut: isOff + remains}},
 		"open":             {apiregistrationv1.ConditionTrue, false, cmdtesting.Test{Args: []string{"--open-closed"}, Out: removed + "namespace/shop opened\n", ErrOut: isOff}},
 		"the names":        {apiregistrationv1.ConditionTrue, false, cmdtesting.Test{Args: []string{"-o", "name"}, Out: strings.NewReplacer(" created", "", " deleted", "").Replace(removed), ErrOut: isOff + stays}},
-		"static policies":  {apiregistrationv1.ConditionTrue, true, cmdtesting.Test{Out: removed, Err: "a new namespace is still closed or refused: it gets the label nsinit.dev/initializing; if kube-apiserver reads policies"}},
+		"static policies":  {apiregistrationv1.ConditionTrue, true, cmdtesting.Test{Args: []string{"--open-closed"}, Out: removed + "namespace/shop opened\n", Err: "a new namespace is still closed or refused: it gets the label nsinit.dev/initializing; if kube-apiserver reads policies"}},
 		"no such argument": {apiregistrationv1.ConditionTrue, false, cmdtesting.Test{Args: []string{"shop"}, Err: `unexpected argument "shop"`}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -183,7 +183,7 @@ func (o *Options) initializers(ctx context.Context, lifecycle *v1alpha1.Namespac
 		case status.StartTime != nil && status.EndTime != nil:
 			took = status.EndTime.Sub(status.StartTime.Time).Round(10 * time.Millisecond).String()
 		case status.StartTime != nil:
-			took = duration.HumanDuration(o.Clients.Clock.Since(status.StartTime.Time)) + " so far"
+			took = duration.HumanDuration(o.Clients.ServerClock.Since(status.StartTime.Time)) + " so far"
 		}
 		message := cmp.Or(printable.Line(status.Message), waits(lifecycle, status), "<none>")
 		if *o.PrintFlags.OutputFormat != "wide" {
@@ -226,7 +226,7 @@ func waits(lifecycle *v1alpha1.NamespaceLifecycle, status v1alpha1.InitializerSt
 func (o *Options) cleansUp(lifecycle *v1alpha1.NamespaceLifecycle, name string) string {
 	switch participates := slices.Contains(lifecycle.Spec.Finalizers, v1alpha1.FinalizerName(name)); {
 	case participates && lifecycle.DeletionTimestamp != nil:
-		return duration.HumanDuration(o.Clients.Clock.Since(lifecycle.DeletionTimestamp.Time)) + " so far"
+		return duration.HumanDuration(o.Clients.ServerClock.Since(lifecycle.DeletionTimestamp.Time)) + " so far"
 	case participates:
 		return "yes"
 	}

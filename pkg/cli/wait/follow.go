@@ -214,7 +214,7 @@ func (f *follower) opening(seen sight) {
 	if condition := seen.initializing(); condition != nil && condition.Reason == v1alpha1.ReasonObjectsMissing {
 		f.line.Show("%s", seen.message())
 	} else if oldest != nil {
-		f.line.Show("%s (%s)", printable.Line(helper.Message(seen.lifecycle)), f.clients.Clock.Since(oldest.Time).Round(time.Second))
+		f.line.Show("%s (%s)", printable.Line(helper.Message(seen.lifecycle)), f.clients.ServerClock.Since(oldest.Time).Round(time.Second))
 	}
 }
 
@@ -229,7 +229,7 @@ func (f *follower) conditions(seen sight) {
 		f.line.End()
 		_, _ = fmt.Fprintln(f.out, message)
 	}
-	f.line.Show("waiting, %s since the namespace was created", f.clients.Clock.Since(seen.namespace.CreationTimestamp.Time).Round(time.Second))
+	f.line.Show("waiting, %s since the namespace was created", f.clients.ServerClock.Since(seen.namespace.CreationTimestamp.Time).Round(time.Second))
 }
 
 // ended describes the end of an initializer's turn.
@@ -250,7 +250,7 @@ func (f *follower) terminating(seen sight) {
 		f.line.Show("waiting for the deletion of the namespace")
 		return
 	}
-	f.line.Show("the namespace was deleted %s ago, and waits for %v", f.clients.Clock.Since(seen.namespace.DeletionTimestamp.Time).Round(time.Second), finalizers(seen))
+	f.line.Show("the namespace was deleted %s ago, and waits for %v", f.clients.ServerClock.Since(seen.namespace.DeletionTimestamp.Time).Round(time.Second), finalizers(seen))
 }
 
 // finalizers returns what a namespace waits for, with the names of nsinit's participants.

@@ -61,9 +61,9 @@ func TestWatch(t *testing.T) {
 		out         []string
 		err         string
 	}{
-		"one":             {[]string{"closed", "--watch"}, false, []string{"TIME", "12:00:00", "12:00:10", "12:00:10"}, ""},
-		"interrupted":     {[]string{"closed", "--watch"}, true, []string{"TIME", "12:00:00"}, "exit code 2"},
-		"all":             {[]string{"--all", "--watch"}, true, []string{"TIME", "12:00:00"}, "exit code 2"},
+		"one":             {[]string{"closed", "--watch"}, false, []string{"TIME", "12:10:00", "12:10:10", "12:10:10"}, ""},
+		"interrupted":     {[]string{"closed", "--watch"}, true, []string{"TIME", "12:10:00"}, "exit code 2"},
+		"all":             {[]string{"--all", "--watch"}, true, []string{"TIME", "12:10:00"}, "exit code 2"},
 		"a stream":        {[]string{"closed", "--watch", "--output=jsonpath={.kind} {.namespace} {.phase} {.state}{'\\n'}"}, false, []string{"NamespaceDiagnosis closed Initializing Waiting", "NamespaceDiagnosis closed Gone Healthy"}, ""},
 		"open":            {[]string{"open", "--watch", "--output=jsonpath={.state}"}, false, []string{"Healthy"}, ""},
 		"none":            {[]string{"none", "--watch"}, false, nil, `namespace "none" does not exist`},
