@@ -78,3 +78,28 @@ func TestRestored(t *testing.T) {
 		}
 	}
 }
+
+// TestDeadline: a deadline by the clock of nsinit-apiserver does not end a call. The clock of this machine can be ahead, and without
+// nsinit-controller-manager, which ends the turn, deadlines have no effect.
+func TestDeadline(t *testing.T) {
+	const name = "a.example.com"
+	past := metav1.NowMicro()
+	lifecycle := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "lifecycle"},
+		Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "namespace", Initializers: &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{{Name: name}}},
+			Plan: []v1alpha1.PlannedInitializer{{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: name}}}},
+		Status: v1alpha1.NamespaceLifecycleStatus{Initializers: []v1alpha1.InitializerStatus{{Name: name, State: v1alpha1.InitializerRunning, StartTime: &past, Deadline: &past}}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "namespace", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}
+	called := false
+	r, err := New(Options{Name: name, Core: fake.NewClientset(namespace), Nsinit: nsinitfake.NewClientset(lifecycle), Events: record.NewFakeRecorder(10),
+		Initialize: func(ctx context.Context, _ *corev1.Namespace) error { called = true; return ctx.Err() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.queue.ShutDown()
+	if err := r.watches[initialize].GetStore().Add(lifecycle); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.take(t.Context(), "ns"); err != nil || !called {
+		t.Errorf("called: %t, %v", called, err)
+	}
+}

@@ -61,11 +61,6 @@ func (r *Runner) perform(ctx context.Context, key string, c *call) error {
 	turnCtx, end := context.WithCancel(ctx)
 	defer end()
 	c.end = end
-	if entry := c.entry(); c.operation == initialize && entry != nil && entry.Deadline != nil {
-		var cancel context.CancelFunc
-		turnCtx, cancel = context.WithDeadline(turnCtx, entry.Deadline.Time)
-		defer cancel()
-	}
 	r.mu.Lock()
 	r.turns[key] = c
 	r.ended[c.turn()] = r.options.Clock.Now()
@@ -114,7 +109,7 @@ func (r *Runner) conclude(ctx, turnCtx context.Context, c *call, err error) (str
 	case final:
 		logger.Error(err, "The initialization of the object failed")
 		return resultFailed, r.fail(ctx, c, permanent)
-	case turnCtx.Err() != nil && !errors.Is(turnCtx.Err(), context.DeadlineExceeded):
+	case turnCtx.Err() != nil:
 		return resultOver, errOver // the error is a consequence of the end of the turn
 	}
 	if c.lifecycle != nil {
