@@ -151,7 +151,7 @@ func (f *content) wait(now time.Time) time.Duration {
 	if left := f.graceEnds.Sub(now); left > 0 {
 		return min(left, longestWait)
 	}
-	if len(f.finalizers) > 0 {
+	if len(f.finalizers) > 0 || !f.graceEnds.IsZero() { // the kubelet of a pod may be gone
 		return finalizerWait
 	}
 	return minRetryDelay

@@ -230,6 +230,7 @@ func TestWait(t *testing.T) {
 		"a grace period":        {&content{remaining: pods, graceEnds: now().Add(7 * time.Second)}, 7 * time.Second},
 		"a long grace period":   {&content{remaining: pods, graceEnds: now().Add(time.Hour)}, longestWait},
 		"finalizers":            {&content{remaining: pods, graceEnds: now().Add(-time.Hour), finalizers: map[string]int{"a": 1}}, finalizerWait},
+		"no kubelet":            {&content{remaining: pods, graceEnds: now().Add(-time.Second)}, finalizerWait},
 		"just not gone already": {&content{remaining: pods}, minRetryDelay},
 	} {
 		if got := test.content.wait(now()); got != test.want {
