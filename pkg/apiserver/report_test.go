@@ -264,6 +264,9 @@ func TestLongPatches(t *testing.T) {
 	if err := patch(types.StrategicMergePatchType, 2000); !apierrors.IsRequestEntityTooLargeError(err) || !strings.Contains(err.Error(), "at most 65536 bytes") {
 		t.Errorf("a long patch: %v", err)
 	}
+	if err := patch(types.StrategicMergePatchType+";a=1;a=2", 2000); !apierrors.IsRequestEntityTooLargeError(err) {
+		t.Errorf("a long patch with parameters: %v", err)
+	}
 	for _, kind := range []types.PatchType{types.StrategicMergePatchType, types.MergePatchType, types.ApplyYAMLPatchType} {
 		if err := patch(kind, 1); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "status.initializers") {
 			t.Errorf("%s with a name outside the plan: %v", kind, err)

@@ -8,8 +8,8 @@ package apiserver
 
 import (
 	"fmt"
-	"mime"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,7 +28,7 @@ const maxStrategicPatch = 64 << 10
 func withShortPatches(handler http.Handler, codecs runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(request.Context())
-		kind, _, _ := mime.ParseMediaType(request.Header.Get("Content-Type"))
+		kind, _, _ := strings.Cut(request.Header.Get("Content-Type"), ";") // as k8s.io/apiserver does
 		if ok && info.Verb == "patch" && info.Subresource != "" && kind == string(types.StrategicMergePatchType) &&
 			(request.ContentLength < 0 || request.ContentLength > maxStrategicPatch) {
 			responsewriters.ErrorNegotiated(apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
