@@ -77,6 +77,8 @@ type Controller struct {
 	applied time.Time
 	// said is what the controller reported last.
 	said string
+	// warned says whether that was a warning.
+	warned bool
 
 	registration registration
 }
@@ -134,6 +136,9 @@ func (c *Controller) review(ctx context.Context) error {
 	inForce := stamped && guarded
 	if err = registered; err == nil {
 		if inForce && c.Clock.Since(c.applied) < again {
+			if c.warned { // a review has failed meanwhile
+				c.reportInForce(ctx, stamp)
+			}
 			return nil
 		}
 		err = c.probe(ctx)
@@ -163,10 +168,14 @@ func (c *Controller) review(ctx context.Context) error {
 		return err
 	}
 	c.applied = c.Clock.Now()
-	if !inForce {
-		c.report(ctx, corev1.EventTypeNormal, eventInForce, fmt.Sprintf("nsinit works: new namespaces are closed until they are initialized (%s, %s)", stamp, c.Guard))
+	if !inForce || c.warned {
+		c.reportInForce(ctx, stamp)
 	}
 	return nil
+}
+
+func (c *Controller) reportInForce(ctx context.Context, stamp Object) {
+	c.report(ctx, corev1.EventTypeNormal, eventInForce, fmt.Sprintf("nsinit works: new namespaces are closed until they are initialized (%s, %s)", stamp, c.Guard))
 }
 
 // apply applies an object, and removes it again if nsinit was turned off meanwhile.
@@ -244,7 +253,7 @@ func (c *Controller) report(ctx context.Context, eventType, reason, message stri
 	if c.said == message || ctx.Err() != nil {
 		return
 	}
-	c.said = message
+	c.said, c.warned = message, eventType == corev1.EventTypeWarning
 	klog.FromContext(ctx).Info("The gate has changed", "reason", reason, "message", message)
 	c.Events.Event(&corev1.ObjectReference{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy", Name: installation.GuardCreate}, eventType, reason, message)
 }

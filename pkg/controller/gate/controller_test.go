@@ -316,3 +316,25 @@ func TestRun(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestConfirmed: after a review that failed while the gate was in force, the controller says that it is.
+func TestConfirmed(t *testing.T) {
+	f, fails := newFixture(t, policy()), false
+	f.core.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return fails, nil, errors.New("no") })
+	for _, want := range []string{"Normal GateInForce", "Warning GateNotInForce", "Normal GateInForce"} {
+		fails = strings.HasPrefix(want, "Warning")
+		if err := f.review(t.Context()); (err != nil) != fails {
+			t.Fatal(err)
+		} else if fails {
+			f.report(t.Context(), corev1.EventTypeWarning, eventNotInForce, err.Error())
+		}
+		select {
+		case event := <-f.events.Events:
+			if !strings.HasPrefix(event, want) {
+				t.Errorf("event %q, want %q", event, want)
+			}
+		default:
+			t.Errorf("no event, want %q", want)
+		}
+	}
+}
