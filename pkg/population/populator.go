@@ -99,18 +99,21 @@ func (p *Populator) ReportRollOut(ctx context.Context, namespace *corev1.Namespa
 	return p.reporter.Report(ctx, namespace, RollOut, of.Name, populations, Render(populations, namespace), inventory)
 }
 
-// with returns the populations. It replaces one, which was compiled from a cache, unless its name is empty.
+// with returns the populations. The error is temporary if one, which was compiled from a cache, is not the current version. Without a name,
+// it is not compared.
 func (p *Populator) with(ctx context.Context, of *Population) ([]*Population, error) {
 	populations, err := p.populations.Do(ctx)
 	if err != nil || of.Name == "" {
 		return populations, err
 	}
-	populations = slices.Clone(populations)
-	for i, other := range populations {
-		if other.Name == of.Name {
-			populations[i] = of
-			return populations, nil
+	for _, other := range populations {
+		if other.Name != of.Name {
+			continue
 		}
+		if other != of { // its watch is late
+			return nil, apierrors.NewConflict(v1alpha1.Resource("namespacepopulations"), of.Name, errors.New("it has changed since its rollout began"))
+		}
+		return populations, nil
 	}
 	return nil, fmt.Errorf("NamespacePopulation %q was deleted meanwhile", of.Name)
 }

@@ -29,9 +29,9 @@ func TestRollOut(t *testing.T) {
 	p, core, client := setUp(t)
 	named := func(name string) string { return strings.Replace(configMapA, `"a"`, `"`+name+`"`, 1) }
 	stored := populate(t, client, named("free"), named("taken"), named("rejected"), `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"${namespaceObject.metadata.labels[\"x\"]}"}}`)
-	compiled, errs := population.Compile(stored.Name, &stored.Spec)
-	if len(errs) > 0 {
-		t.Fatal(errs)
+	compiled, err := p.Compile(stored.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
 	}
 	taken := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "taken", "uid": "other"}}
 	core.objects["/api/v1/namespaces/shop/configmaps/taken"] = taken
@@ -89,9 +89,9 @@ func TestRollOutLater(t *testing.T) {
 	t.Parallel()
 	p, core, client := setUp(t)
 	stored := populate(t, client, configMapA)
-	compiled, errs := population.Compile(stored.Name, &stored.Spec)
-	if len(errs) > 0 {
-		t.Fatal(errs)
+	compiled, err := p.Compile(stored.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
 	}
 	entry := v1alpha1.PopulatedObject{Population: "q", Manifest: "m0", APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "of-q", PrunePolicy: v1alpha1.PruneDelete, State: v1alpha1.PopulatedObjectApplied}
 	if _, err := client.PopulatedNamespaces().Create(t.Context(), &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"},
@@ -110,14 +110,35 @@ func TestRollOutLater(t *testing.T) {
 	}
 }
 
+// TestRollOutLate: a version that has been replaced, which the watch still shows, is not applied.
+func TestRollOutLate(t *testing.T) {
+	t.Parallel()
+	p, core, client := setUp(t)
+	stored := populate(t, client, configMapA)
+	compiled, err := p.Compile(stored.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"no": "more"}}
+	if _, err := client.NamespacePopulations().Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if results, err := p.RollOut(t.Context(), namespaceWith("u"), compiled); !population.IsTemporary(err) {
+		t.Errorf("%+v, %v", results, err)
+	}
+	if core.objects["/api/v1/namespaces/shop/configmaps/a"] != nil {
+		t.Error("the former version was applied")
+	}
+}
+
 // TestRollOutTemporary: an error of the API server is no outcome. The inventory says that the object is to be applied.
 func TestRollOutTemporary(t *testing.T) {
 	t.Parallel()
 	p, core, client := setUp(t)
 	stored := populate(t, client, configMapA)
-	compiled, errs := population.Compile(stored.Name, &stored.Spec)
-	if len(errs) > 0 {
-		t.Fatal(errs)
+	compiled, err := p.Compile(stored.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
 	}
 	core.unavailable = true
 	if results, err := p.RollOut(t.Context(), namespaceWith("u"), compiled); !population.IsTemporary(err) {
@@ -146,9 +167,9 @@ func TestRollOutChanges(t *testing.T) {
 		if stored, err = client.NamespacePopulations().Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		compiled, errs := population.Compile(stored.Name, &stored.Spec)
-		if len(errs) > 0 {
-			t.Fatal(errs)
+		compiled, err := p.Compile(stored.DeepCopy())
+		if err != nil {
+			t.Fatal(err)
 		}
 		return compiled
 	}
@@ -222,9 +243,9 @@ func TestRollOutFrozen(t *testing.T) {
 	t.Parallel()
 	p, core, client := setUp(t)
 	stored := populate(t, client, configMapA, strings.Replace(configMapA, `"a"`, `"b"`, 1))
-	compiled, errs := population.Compile(stored.Name, &stored.Spec)
-	if len(errs) > 0 {
-		t.Fatal(errs)
+	compiled, err := p.Compile(stored.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
 	}
 	p.Pace = flowcontrol.NewFakeAlwaysRateLimiter()
 	metadata := map[string]any{"name": "shop", "uid": "u"}
