@@ -107,6 +107,12 @@ func TestRequests(t *testing.T) {
 			nil, `provision: {method: PUT, path: "/x/${namespaceObject.metadata.labels['path']}/y?q=${namespaceObject.metadata.labels['path']}"}`,
 			[]func(http.ResponseWriter){status(200, "")}, []string{"PUT /base/x/..%2Fa%20b%3Fc%3Dd%26e%23f%2F%252F%2B/y?q=..%2Fa%20b%3Fc%3Dd%26e%23f%2F%252F%2B"}, "",
 		},
+		"an empty value, which leads elsewhere": {
+			nil, `provision: {method: DELETE, path: "/x/${''}"}`, nil, nil, "an expression without a value",
+		},
+		"an empty value in a query": {
+			nil, `provision: {method: PUT, path: "/x?q=${''}&r=1"}`, []func(http.ResponseWriter){status(200, "")}, []string{"PUT /base/x?q=&r=1"}, "",
+		},
 		"or refused": {
 			nil, `provision: {method: PUT, path: "/x/${'.'}${'.'}/y"}`, nil, nil, "can lead to another path",
 		},

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package provisioner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,14 +93,23 @@ func newTransport(secret map[string][]byte) (http.RoundTripper, error) {
 	return rest.TransportFor(config)
 }
 
+// nothing stands for an empty result of an expression. No escaped result contains it.
+const nothing = "<nothing>"
+
 // path returns the URL of a path on the server. No value of an expression can change the server or the
 // segments of the path.
 func (s *server) path(path *expressions.Text, variables map[string]any) (*url.URL, error) {
-	rendered, err := path.Render(variables, func(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") })
+	rendered, err := path.Render(variables, func(value string) string {
+		return cmp.Or(strings.ReplaceAll(url.QueryEscape(value), "+", "%20"), nothing)
+	})
 	if err != nil {
 		return nil, err
 	}
-	location, _, _ := strings.Cut(rendered, "?")
+	location, query, _ := strings.Cut(rendered, "?")
+	if strings.Contains(location, nothing) {
+		return nil, fmt.Errorf("the path %q has an expression without a value (%s), which leads to another path: use an expression that always has a value", rendered, nothing)
+	}
+	rendered = strings.TrimSuffix(location+"?"+strings.ReplaceAll(query, nothing, ""), "?")
 	if slices.ContainsFunc(strings.Split(location, "/"), func(segment string) bool { return segment == "." || segment == ".." }) {
 		return nil, fmt.Errorf("the path %q has a segment . or .., which can lead to another path: remove it", rendered)
 	}
