@@ -166,29 +166,6 @@ func TestElection(t *testing.T) {
 	}
 }
 
-// TestDeadline: the context of the call ends at the initializer's deadline.
-func TestDeadline(t *testing.T) {
-	t.Parallel()
-	server := testserver.Start(t)
-	configuration := testserver.Configuration("one", participant)
-	ignore := v1alpha1.Ignore
-	configuration.Initializers[0].FailurePolicy, configuration.Initializers[0].TimeoutSeconds = &ignore, new(int32(1))
-	server.MustConfigure(t, configuration)
-	ended := make(chan error, 10)
-	start(t, server, participant, func(ctx context.Context, _ *corev1.Namespace) error {
-		<-ctx.Done()
-		ended <- ctx.Err()
-		return ctx.Err()
-	})
-	server.MustLifecycle(t, "ns")
-	if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("it ended with %v", err)
-	}
-	until(t, server, "ns", "it is reported", func(r *v1alpha1.NamespaceLifecycle) bool {
-		return r.Status.Initializers[0].Message == context.DeadlineExceeded.Error()
-	})
-}
-
 // TestDryRun: the function is called once for each namespace, and nothing changes.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
