@@ -106,16 +106,14 @@ func (p *Populator) with(ctx context.Context, of *Population) ([]*Population, er
 	if err != nil || of.Name == "" {
 		return populations, err
 	}
-	for _, other := range populations {
-		if other.Name != of.Name {
-			continue
-		}
-		if other != of { // its watch is late
-			return nil, apierrors.NewConflict(v1alpha1.Resource("namespacepopulations"), of.Name, errors.New("it has changed since its rollout began"))
-		}
+	switch current := find(populations, of.Name); current {
+	case nil:
+		return nil, fmt.Errorf("NamespacePopulation %q was deleted meanwhile", of.Name)
+	case of:
 		return populations, nil
 	}
-	return nil, fmt.Errorf("NamespacePopulation %q was deleted meanwhile", of.Name)
+	// The watch that showed it is late.
+	return nil, apierrors.NewConflict(v1alpha1.Resource("namespacepopulations"), of.Name, errors.New("it has changed since its rollout began"))
 }
 
 // change plans the tasks for a namespace, stores them in its inventory, runs them, and stores the results. of is the population that

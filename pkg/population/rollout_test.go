@@ -22,6 +22,16 @@ import (
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
+// compile returns the version of a population that a rollout gets from its watch.
+func compile(t *testing.T, p *population.Populator, stored *v1alpha1.NamespacePopulation) *population.Population {
+	t.Helper()
+	compiled, err := p.Compile(stored.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compiled
+}
+
 // TestRollOut: a namespace that exists gets the objects that it does not have, and the inventory records each outcome. An
 // object is in the inventory before it is applied.
 func TestRollOut(t *testing.T) {
@@ -29,10 +39,7 @@ func TestRollOut(t *testing.T) {
 	p, core, client := setUp(t)
 	named := func(name string) string { return strings.Replace(configMapA, `"a"`, `"`+name+`"`, 1) }
 	stored := populate(t, client, named("free"), named("taken"), named("rejected"), `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"${namespaceObject.metadata.labels[\"x\"]}"}}`)
-	compiled, err := p.Compile(stored.DeepCopy())
-	if err != nil {
-		t.Fatal(err)
-	}
+	compiled := compile(t, p, stored)
 	taken := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "taken", "uid": "other"}}
 	core.objects["/api/v1/namespaces/shop/configmaps/taken"] = taken
 	core.applying = func(path string) bool {
@@ -89,10 +96,7 @@ func TestRollOutLater(t *testing.T) {
 	t.Parallel()
 	p, core, client := setUp(t)
 	stored := populate(t, client, configMapA)
-	compiled, err := p.Compile(stored.DeepCopy())
-	if err != nil {
-		t.Fatal(err)
-	}
+	compiled := compile(t, p, stored)
 	entry := v1alpha1.PopulatedObject{Population: "q", Manifest: "m0", APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "of-q", PrunePolicy: v1alpha1.PruneDelete, State: v1alpha1.PopulatedObjectApplied}
 	if _, err := client.PopulatedNamespaces().Create(t.Context(), &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"},
 		Status: v1alpha1.PopulatedNamespaceStatus{Objects: []v1alpha1.PopulatedObject{entry}}}, metav1.CreateOptions{}); err != nil {
@@ -115,10 +119,7 @@ func TestRollOutLate(t *testing.T) {
 	t.Parallel()
 	p, core, client := setUp(t)
 	stored := populate(t, client, configMapA)
-	compiled, err := p.Compile(stored.DeepCopy())
-	if err != nil {
-		t.Fatal(err)
-	}
+	compiled := compile(t, p, stored)
 	stored.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"no": "more"}}
 	if _, err := client.NamespacePopulations().Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -136,10 +137,7 @@ func TestRollOutTemporary(t *testing.T) {
 	t.Parallel()
 	p, core, client := setUp(t)
 	stored := populate(t, client, configMapA)
-	compiled, err := p.Compile(stored.DeepCopy())
-	if err != nil {
-		t.Fatal(err)
-	}
+	compiled := compile(t, p, stored)
 	core.unavailable = true
 	if results, err := p.RollOut(t.Context(), namespaceWith("u"), compiled); !population.IsTemporary(err) {
 		t.Errorf("%+v, %v", results, err)
@@ -167,11 +165,7 @@ func TestRollOutChanges(t *testing.T) {
 		if stored, err = client.NamespacePopulations().Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		compiled, err := p.Compile(stored.DeepCopy())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return compiled
+		return compile(t, p, stored)
 	}
 	check := func(do func() error, want string) {
 		t.Helper()
@@ -243,10 +237,7 @@ func TestRollOutFrozen(t *testing.T) {
 	t.Parallel()
 	p, core, client := setUp(t)
 	stored := populate(t, client, configMapA, strings.Replace(configMapA, `"a"`, `"b"`, 1))
-	compiled, err := p.Compile(stored.DeepCopy())
-	if err != nil {
-		t.Fatal(err)
-	}
+	compiled := compile(t, p, stored)
 	p.Pace = flowcontrol.NewFakeAlwaysRateLimiter()
 	metadata := map[string]any{"name": "shop", "uid": "u"}
 	core.objects["/api/v1/namespaces/shop"] = map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}

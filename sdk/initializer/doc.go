@@ -19,8 +19,8 @@ SPDX-License-Identifier: Apache-2.0
 // must be idempotent; IdempotencyKey gives the key. One process never calls it twice at the same time for one namespace.
 // For several replicas, set Options.Election.
 //
-// The context of a call ends when the turn is over: when nsinit-controller-manager ends it at the initializer's deadline, when the namespace is deleted, when
-// another client removed the initializer, when the lease is lost, or when the process stops.
+// The context of a call ends when the turn is over: when nsinit-controller-manager ends it at the initializer's deadline,
+// when the namespace is deleted, when another client removed the initializer, when the lease is lost, or when the process stops.
 //
 // With Options.Registration the initializer registers itself. Otherwise an administrator adds it to a
 // NamespaceInitializerConfiguration, with finalizer: true if it has a function Finalize.

@@ -64,8 +64,7 @@ const example = `  # Check a cluster before the installation
 // Options are the options of the command.
 type Options struct {
 	cmdutil.Base
-	Creator string
-	Groups  []string
+	cmdutil.Future
 	Pre     bool
 	Wait    bool
 	Timeout time.Duration
@@ -83,8 +82,7 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 		Example: example,
 	})
 	flags := command.Flags()
-	flags.StringVar(&o.Creator, "creator", o.Creator, "The user who creates the namespace.")
-	flags.StringSliceVar(&o.Groups, "groups", o.Groups, "The groups of the creator. The command adds system:authenticated, as kube-apiserver does for --as.")
+	o.AddCreatorFlags(flags)
 	flags.BoolVar(&o.Pre, "pre", o.Pre, "Check a cluster before the installation.")
 	flags.BoolVar(&o.Wait, "wait", o.Wait, "Wait until the installation is complete.")
 	cmdutil.DurationVar(flags, &o.Timeout, "timeout", 5*time.Minute, "How long to wait with --wait. 0 waits indefinitely.")
@@ -94,7 +92,7 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 
 // Validate implements cmdutil.Options.
 func (o *Options) Validate() error {
-	if len(o.Args) == 0 && (o.Creator != "" || len(o.Groups) > 0) {
+	if len(o.Args) == 0 && o.IsSet() {
 		return fmt.Errorf("--creator and --groups need the name of a namespace; for example:\n%s", example)
 	}
 	if o.Wait && len(o.Args) > 0 {
@@ -115,7 +113,7 @@ func (o *Options) Run(ctx context.Context) error {
 		return fmt.Errorf("the cluster cannot be reached: %w", err)
 	}
 	if len(o.Args) > 0 {
-		result, err := creation(ctx, o.Clients, cmdutil.Future{Creator: o.Creator, Groups: o.Groups}, o.Args[0], "")
+		result, err := creation(ctx, o.Clients, o.Future, o.Args[0], "")
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,6 @@ import (
 	restfake "k8s.io/client-go/rest/fake"
 	"k8s.io/client-go/restmapper"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
-	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
@@ -47,15 +46,6 @@ const wrong = 10 * time.Minute
 
 // Clock is a clock that a wait moves on. It is wrong.
 type Clock struct{ *testingclock.FakeClock }
-
-// serverClock is the clock of kube-apiserver.
-type serverClock struct{ clock.PassiveClock }
-
-// Now implements clock.PassiveClock.
-func (c serverClock) Now() time.Time { return c.PassiveClock.Now().Add(-wrong) }
-
-// Since implements clock.PassiveClock.
-func (c serverClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // After implements clock.Clock.
 func (c Clock) After(d time.Duration) <-chan time.Time {
@@ -98,7 +88,7 @@ func New(objects ...runtime.Object) *Cluster {
 	c.Core.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Version: "v1"}}}}
 	clock := Clock{testingclock.NewFakeClock(Now().Add(wrong))}
 	c.Clients = cmdutil.Clients{Clients: diagnosis.NewClients(c.Core, c.Nsinit, c.APIs, c.Metadata), Dynamic: c.Dynamic, REST: c.REST,
-		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Core.Discovery())), Clock: clock, ServerClock: serverClock{clock}}
+		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Core.Discovery())), Clock: clock, ServerClock: cmdutil.NewServerClock(clock, -wrong)}
 	return c
 }
 

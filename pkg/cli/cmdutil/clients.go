@@ -96,7 +96,7 @@ func NewFactory(flags *pflag.FlagSet, warnings io.Writer) Factory {
 func WithoutWarnings(config *rest.Config) { config.WarningHandler = rest.NoWarnings{} }
 
 func newClients(config *rest.Config) (*Clients, error) {
-	server := &serverClock{local: clock.RealClock{}}
+	server := NewServerClock(clock.RealClock{}, 0)
 	config.Wrap(server.wrap)
 	core, coreErr := kubernetes.NewForConfig(config)
 	nsinit, nsinitErr := versioned.NewForConfig(config)

@@ -33,9 +33,14 @@ type Future struct {
 
 // AddFlags adds the flags.
 func (f *Future) AddFlags(flags *pflag.FlagSet) {
+	f.AddCreatorFlags(flags)
+	flags.StringVar(&f.Labels, "labels", f.Labels, "Labels of a namespace that does not exist, such as team=a,tier=b.")
+}
+
+// AddCreatorFlags adds the flags that describe the creator.
+func (f *Future) AddCreatorFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Creator, "creator", f.Creator, "The creator of a namespace that does not exist. By default, you are the creator.")
 	flags.StringSliceVar(&f.Groups, "groups", f.Groups, "The groups of the creator. The command adds system:authenticated, as kube-apiserver does for --as.")
-	flags.StringVar(&f.Labels, "labels", f.Labels, "Labels of a namespace that does not exist, such as team=a,tier=b.")
 }
 
 // IsSet reports whether a flag is set.

@@ -105,11 +105,11 @@ func (s *server) path(path *expressions.Text, variables map[string]any) (*url.UR
 	if err != nil {
 		return nil, err
 	}
-	location, query, _ := strings.Cut(rendered, "?")
+	location, _, _ := strings.Cut(rendered, "?")
 	if strings.Contains(location, nothing) {
 		return nil, fmt.Errorf("the path %q has an expression without a value (%s), which leads to another path: use an expression that always has a value", rendered, nothing)
 	}
-	rendered = strings.TrimSuffix(location+"?"+strings.ReplaceAll(query, nothing, ""), "?")
+	rendered = strings.ReplaceAll(rendered, nothing, "") // in the query
 	if slices.ContainsFunc(strings.Split(location, "/"), func(segment string) bool { return segment == "." || segment == ".." }) {
 		return nil, fmt.Errorf("the path %q has a segment . or .., which can lead to another path: remove it", rendered)
 	}
