@@ -32,7 +32,7 @@ func TestAdopt(t *testing.T) {
 	step := page.blocks(t, "1. Select the platform team", 2)
 	page.run(t, step[0])
 	out := page.run(t, step[1])
-	contains(t, out, `"ann" of groups "platform", is closed until it is initialized`, `"bob" of groups "shop-team", is exempt by ConfigMap nsinit-system/nsinit-exemptions: no group of the creator is in onlyGroups`)
+	contains(t, out, `"ann" of groups "platform", "system:authenticated", is closed until it is initialized`, `"bob" of groups "shop-team", "system:authenticated", is exempt by ConfigMap nsinit-system/nsinit-exemptions: no group of the creator is in onlyGroups`)
 	page.waitClosed(t, "bob", "shop-team", false)
 	page.waitClosed(t, "ann", "platform", true)
 
@@ -50,7 +50,7 @@ func TestAdopt(t *testing.T) {
 	step = page.blocks(t, "3. Select all teams except operators", 2)
 	page.run(t, step[0])
 	out = page.run(t, step[1])
-	contains(t, out, `"bob" of groups "shop-team", is closed until`, `line 2 of groups, "system:serviceaccounts:olm"`, `line 1 of namePrefixes, "openshift-"`)
+	contains(t, out, `"bob" of groups "shop-team", "system:authenticated", is closed until`, `line 2 of groups, "system:serviceaccounts:olm"`, `line 1 of namePrefixes, "openshift-"`)
 	page.waitClosed(t, "bob", "shop-team", true)
 	page.waitClosed(t, operator, "system:serviceaccounts:olm", false)
 

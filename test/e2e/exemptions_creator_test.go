@@ -207,7 +207,7 @@ func TestExemptionsChecked(t *testing.T) {
 	c.User(t, tenant, framework.Everything())
 	addExemptions(t, c, map[string]string{installed.KeyNamePrefixes: "# tools\n" + prefix + "\n", installed.KeyUsers: operator + "\n- " + tenant + "\n", installed.KeyGroups: operators})
 	for want, args := range map[string][]string{
-		`namespace "shop", created by user "e2e-creator", is closed until it is initialized`: {"shop", "--creator=" + tenant},
+		`created by user "e2e-creator" of groups "system:authenticated", is closed until it`: {"shop", "--creator=" + tenant},
 		`line 2 of namePrefixes, "e2e-tool-"`:                                                {prefix + "x", "--creator=" + tenant},
 		`line 1 of users, "e2e-operator"`:                                                    {"shop", "--creator=" + operator},
 		`line 1 of groups, "e2e-operators"`:                                                  {"shop", "--creator=" + tenant, "--groups=other," + operators},
