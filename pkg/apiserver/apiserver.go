@@ -12,7 +12,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,9 +40,6 @@ type ExtraConfig struct {
 	Scheme *runtime.Scheme
 	Codecs serializer.CodecFactory
 	Clock  clock.PassiveClock
-	// ReadRepairAfter is how long an initializer with failurePolicy Ignore can have its
-	// turn before a GET of the NamespaceLifecycle skips it. Zero: a GET changes nothing.
-	ReadRepairAfter time.Duration
 	// EtcdReady returns why etcd is unavailable, or nil. It decides readiness, never liveness.
 	EtcdReady func() error
 	// Space observes how full the storage is.

@@ -11,17 +11,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/nsinit/nsinit/pkg/apiserver/options"
 	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
@@ -440,51 +437,6 @@ func TestSkippedRules(t *testing.T) {
 	}
 	if _, err := patch(`{"spec":{"skipped":["a.example.com","b.example.com","c.example.com"]}}`); !apierrors.IsInvalid(err) {
 		t.Errorf("skipping one that is done: %v, want it to be invalid", err)
-	}
-}
-
-// TestReadRepair: a GET drops an initializer whose deadline is long past, and only that one.
-func TestReadRepair(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	clock := testingclock.NewFakePassiveClock(time.Now())
-	server := testserver.StartWith(t, testserver.Dir(t), testserver.NewCoreAPI(t), func(o *options.Options) { o.Clock = clock })
-	server.WaitReady(t)
-	configuration := testserver.Configuration("two", "a.example.com", "b.example.com")
-	ignore := v1alpha1.Ignore
-	for i := range configuration.Initializers {
-		configuration.Initializers[i].FailurePolicy = &ignore
-	}
-	server.MustConfigure(t, configuration)
-	server.MustLifecycle(t, "repaired")
-	server.Core.Allow("reader", testserver.Rule{Verb: "get", Group: "nsinit.dev", Resource: "namespacelifecycles", Name: "*"})
-	client := server.Client(t, "reader").NsinitV1alpha1().NamespaceLifecycles()
-	for _, step := range []struct {
-		after   time.Duration
-		current string
-	}{
-		{time.Minute, "a.example.com"}, // the controller's deadline is not the server's
-		{10 * time.Minute, "b.example.com"},
-		{10 * time.Minute, "b.example.com"}, // its turn began at the GET before
-		{time.Minute, ""},
-	} {
-		clock.SetTime(clock.Now().Add(step.after))
-		for range 2 {
-			record, err := client.Get(ctx, "repaired", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if currentOf(record) != step.current {
-				t.Errorf("after %s more: it is the turn of %q, want %q", step.after, currentOf(record), step.current)
-			}
-		}
-	}
-	record, err := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Get(ctx, "repaired", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if entry := record.Status.Initializers[1]; entry.State != v1alpha1.InitializerSkipped || entry.LastActor != "nsinit-apiserver" || record.Status.Phase != v1alpha1.LifecycleActive {
-		t.Errorf("phase %q, the entry is %+v", record.Status.Phase, entry)
 	}
 }
 

@@ -20,9 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
-	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/nsinit/nsinit/pkg/apiserver/options"
 	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
@@ -300,36 +298,6 @@ func TestWatchOwnTurns(t *testing.T) {
 	listed(map[string]int{"=c.example.com": 0, "!=c.example.com": 1, "=": 1, "!=": 0})
 	if _, err := client.List(t.Context(), metav1.ListOptions{FieldSelector: "status.currentInitializers[a.example.com]=true"}); !apierrors.IsBadRequest(err) {
 		t.Errorf("the field of the server: %v, want a bad request", err)
-	}
-}
-
-// TestOrderRepair: a GET skips all initializers whose deadlines are long past, with one write. The next ones get their turn.
-func TestOrderRepair(t *testing.T) {
-	t.Parallel()
-	clock := testingclock.NewFakePassiveClock(time.Now())
-	server := testserver.StartWith(t, testserver.Dir(t), testserver.NewCoreAPI(t), func(o *options.Options) { o.Clock = clock })
-	server.WaitReady(t)
-	configuration := parallel()
-	for i := range configuration.Initializers {
-		configuration.Initializers[i].FailurePolicy = new(v1alpha1.Ignore)
-	}
-	server.MustConfigure(t, configuration)
-	created := server.MustLifecycle(t, "repaired")
-	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
-	events, err := client.Watch(t.Context(), metav1.ListOptions{ResourceVersion: created.ResourceVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
-	clock.SetTime(clock.Now().Add(time.Hour))
-	record, err := client.Get(t.Context(), "repaired", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if states := statesOf(record); states != "Skipped Skipped Running" || currentOf(record) != "c.example.com" || !record.Status.Initializers[2].StartTime.Time.Equal(clock.Now().Truncate(time.Microsecond)) {
-		t.Errorf("states %s, current %q, pending %+v", states, currentOf(record), record.Spec.Initializers.Pending)
-	}
-	if event := <-events.ResultChan(); event.Object.(*v1alpha1.NamespaceLifecycle).ResourceVersion != record.ResourceVersion {
-		t.Errorf("it took more than one write: %+v", event)
 	}
 }
 

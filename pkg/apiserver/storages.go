@@ -41,10 +41,9 @@ func (c CompletedConfig) storages() (map[string]rest.Storage, error) {
 		add(generic.New(namespaceinitializerconfiguration.NewKind(checker, extra.Clock), extra.Scheme, getter)),
 		add(generic.New(initializerconfiguration.NewKind(checker, extra.Clock), extra.Scheme, getter)),
 		add(namespacelifecycle.New(extra.Scheme, getter, checker, namespacelifecycle.Options{
-			Clock:           extra.Clock,
-			ReadRepairAfter: extra.ReadRepairAfter,
-			Identified:      extra.Identity.Verify,
-			Confirmed:       extra.Identity.Confirm,
+			Clock:      extra.Clock,
+			Identified: extra.Identity.Verify,
+			Confirmed:  extra.Identity.Confirm,
 		})),
 		add(generic.New(population.NewKind(), extra.Scheme, getter)),
 		add(generic.New(population.NewPopulatedKind(), extra.Scheme, getter)),

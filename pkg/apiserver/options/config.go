@@ -155,13 +155,12 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*apiserver.Extra
 		Space:                space.Problem,
 	}
 	return &apiserver.ExtraConfig{
-		Scheme:          o.scheme,
-		Codecs:          o.codecs,
-		Clock:           o.Clock,
-		ReadRepairAfter: o.ReadRepairAfter,
-		Space:           space,
-		Identity:        identity,
-		Configurations:  reader,
+		Scheme:         o.scheme,
+		Codecs:         o.codecs,
+		Clock:          o.Clock,
+		Space:          space,
+		Identity:       identity,
+		Configurations: reader,
 		Webhooks: map[string]webhook.Answer{
 			webhook.EarlyWrites: earlyWrites,
 			webhook.Stamp:       webhook.NewStamp(core.CoreV1(), installation.Namespace(), checker),

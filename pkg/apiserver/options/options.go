@@ -46,8 +46,6 @@ const (
 
 	watchGracePeriod = 5 * time.Second
 	etcdDialTimeout  = 5 * time.Second
-
-	defaultReadRepairAfter = 10 * time.Minute
 )
 
 // Options are the options of nsinit-apiserver.
@@ -61,9 +59,6 @@ type Options struct {
 	EmbeddedEtcdDir string
 	// StorageIdentity is NAMESPACE/NAME of the ConfigMap that names the storage in use.
 	StorageIdentity string
-	// ReadRepairAfter is how long an initializer with failurePolicy Ignore can have its
-	// turn before a GET of the NamespaceLifecycle skips it.
-	ReadRepairAfter time.Duration
 	// Clock gives the times that the server writes into objects.
 	Clock clock.PassiveClock
 	// Register and RegisterCollector register the metrics of nsinit.
@@ -90,7 +85,6 @@ func New() *Options {
 		RegisterCollector: legacyregistry.Registerer().Register,
 
 		StorageIdentity: installation.Namespace() + "/nsinit-storage",
-		ReadRepairAfter: defaultReadRepairAfter,
 
 		scheme: s,
 		codecs: codecs,
@@ -129,9 +123,6 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 			"Without --etcd-servers, the default is "+defaultEtcdDir+". This flag cannot be combined with --etcd-servers.")
 	flags.StringVar(&o.StorageIdentity, "storage-identity-configmap", o.StorageIdentity,
 		"NAMESPACE/NAME of the ConfigMap that contains the identity of the storage. While the storage has another identity or none, nsinit-apiserver refuses requests for NamespaceLifecycles.")
-	flags.DurationVar(&o.ReadRepairAfter, "read-repair-after", o.ReadRepairAfter,
-		"How long ago the turn of an initializer must have begun before a GET of the NamespaceLifecycle skips the initializer. A GET skips only initializers with failurePolicy Ignore whose deadline has passed. "+
-			"The flag has an effect only while nsinit-controller-manager is down, because nsinit-controller-manager skips such initializers at their deadline. With 0, a GET skips no initializer.")
 }
 
 // Complete fills in what follows from other options.
@@ -167,9 +158,6 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.Recommended.Validate()...)
 	if _, _, err := installation.ParseNamespacedName(o.StorageIdentity); err != nil {
 		errs = append(errs, fmt.Errorf("--storage-identity-configmap: %w", err))
-	}
-	if o.ReadRepairAfter < 0 {
-		errs = append(errs, fmt.Errorf("--read-repair-after=%s: give a positive duration, or 0 to turn it off", o.ReadRepairAfter))
 	}
 	etcd := o.Recommended.Etcd
 	if etcd.EtcdServersOverrides != nil {

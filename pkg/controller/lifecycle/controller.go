@@ -346,6 +346,9 @@ func (c *Controller) readLifecycle(ctx context.Context, name string, s *state) e
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	lifecycle, err := c.client.Get(reading, name, metav1.GetOptions{})
+	if err != nil && !utilapierrors.IsAbsent(err) {
+		c.turns.interrupt(c.Clock.Now())
+	}
 	switch {
 	case utilapierrors.IsAbsent(err):
 		lifecycle = nil

@@ -72,6 +72,7 @@ func (l *listing) current() error {
 // suspect causes a list if a request of the informer failed, unless one is planned. It returns the error.
 func (c *Controller) suspect(err error) error {
 	if err != nil {
+		c.turns.interrupt(c.Clock.Now())
 		c.listing.mu.Lock()
 		defer c.listing.mu.Unlock()
 		if !c.listing.doubt {
@@ -158,6 +159,7 @@ func (c *Controller) checkList(ctx context.Context) {
 		klog.FromContext(ctx).Error(problem, "Cannot list NamespaceLifecycles; the controller reads each of them")
 	}
 	if err != nil || problem != nil {
+		c.turns.interrupt(c.Clock.Now())
 		c.queue.AddAfter(listKey, listInterval)
 	}
 	if problem == nil {

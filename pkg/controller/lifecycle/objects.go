@@ -51,7 +51,7 @@ func (c *Controller) measure(ctx context.Context, name string, s *state) {
 	}
 	seen := c.turns.firstSeen(name, s.lifecycle, turns, now)
 	if !lacks {
-		s.timers = measureTurns(s.lifecycle, seen, now, c.StalledAfter)
+		s.timers = measureTurns(s.lifecycle, seen, c.turns.interrupted(), now, c.StalledAfter)
 		return
 	}
 	s.objects.since = initializedAt(s.lifecycle)

@@ -51,6 +51,22 @@ const objectsTurn = ""
 type turns struct {
 	mu   sync.Mutex
 	seen map[string]sightings
+	// unread is when this process last failed to read lifecycles. Initializers may have failed to act, too.
+	unread time.Time
+}
+
+// interrupt restarts every deadline.
+func (t *turns) interrupt(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.unread = now
+}
+
+// interrupted returns when this process last failed to read lifecycles, or zero.
+func (t *turns) interrupted() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.unread
 }
 
 // sightings are the times at which the turns of one lifecycle were first seen, by initializer.
@@ -98,8 +114,9 @@ func (t *turns) announce(lifecycle *v1alpha1.NamespaceLifecycle, initializers []
 	return first
 }
 
-// measureTurns returns the state of the current turns, which were first seen at these times.
-func measureTurns(lifecycle *v1alpha1.NamespaceLifecycle, seen map[string]time.Time, now time.Time, stalledAfter time.Duration) timers {
+// measureTurns returns the state of the current turns, which were first seen at these times. A deadline counts only the time in which this
+// process could read lifecycles: after an outage or a restored storage, no namespace is deleted or opened because of the time before.
+func measureTurns(lifecycle *v1alpha1.NamespaceLifecycle, seen map[string]time.Time, unread, now time.Time, stalledAfter time.Duration) timers {
 	var t timers
 	if lifecycle == nil {
 		return t
@@ -120,7 +137,7 @@ func measureTurns(lifecycle *v1alpha1.NamespaceLifecycle, seen map[string]time.T
 		}
 		planned := helper.Planned(lifecycle, name)
 		if planned != nil && planned.FailurePolicy != nil && planned.TimeoutSeconds != nil &&
-			past(lasts(lifecycle, name, seen[name], time.Duration(*planned.TimeoutSeconds)*time.Second)) {
+			past(later(seen[name], unread).Add(time.Duration(*planned.TimeoutSeconds)*time.Second)) {
 			t.overdue = append(t.overdue, name)
 		}
 		if stalledAfter > 0 && past(lasts(lifecycle, name, seen[name], stalledAfter)) {
@@ -132,6 +149,13 @@ func measureTurns(lifecycle *v1alpha1.NamespaceLifecycle, seen map[string]time.T
 
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
 		return a
 	}
 	return b

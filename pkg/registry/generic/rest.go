@@ -169,36 +169,28 @@ func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateOb
 
 // terminate is the first step of a deletion.
 func (r *REST) terminate(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, error) {
+	key, err := r.store.KeyFunc(ctx, name)
+	if err != nil {
+		return nil, err
+	}
 	preconditions := &storage.Preconditions{UID: options.Preconditions.UID, ResourceVersion: options.Preconditions.ResourceVersion}
-	return r.Modify(ctx, name, preconditions, dryrun.IsDryRun(options.DryRun), func(existing runtime.Object) error {
+	out := r.store.NewFunc()
+	err = r.store.Storage.GuaranteedUpdate(ctx, key, out, false, preconditions, storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
 		if validate != nil {
 			if err := validate(ctx, existing.DeepCopyObject()); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		accessor := existing.(metav1.Object)
 		if !accessor.GetDeletionTimestamp().IsZero() {
-			return nil // another request has begun the deletion
+			return existing, nil // another request has begun the deletion
 		}
 		now := metav1.Now()
 		accessor.SetDeletionTimestamp(&now)
 		accessor.SetFinalizers(dependentsFinalizers(accessor.GetFinalizers(), options))
 		r.terminated(existing)
-		return nil
-	})
-}
-
-// Modify changes a stored object for the server itself, without strategies and admission. It is a
-// guaranteed update: if another write changes the object meanwhile, change is called again with the
-// new one. It returns the object as it is stored afterwards.
-func (r *REST) Modify(ctx context.Context, name string, preconditions *storage.Preconditions, dryRun bool, change func(runtime.Object) error) (runtime.Object, error) {
-	key, err := r.store.KeyFunc(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	out := r.store.NewFunc()
-	err = r.store.Storage.GuaranteedUpdate(ctx, key, out, false, preconditions,
-		storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) { return existing, change(existing) }), dryRun, nil)
+		return existing, nil
+	}), dryrun.IsDryRun(options.DryRun), nil)
 	if err != nil {
 		resource := r.store.DefaultQualifiedResource
 		err = storageerr.InterpretUpdateError(storageerr.InterpretGetError(err, resource, name), resource, name)

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -146,20 +145,6 @@ func TestParallelStall(t *testing.T) {
 		if got := messageOf(record, v1alpha1.ConditionStalled); !strings.Contains(got, step.message) {
 			t.Errorf("while %q are pending: %s", step.pending, got)
 		}
-	}
-}
-
-// TestParallelRepair: a read skips the initializers whose own deadlines have passed, and no others.
-func TestParallelRepair(t *testing.T) {
-	record := parallelPlan("e", "a", "b", "c", "d")
-	for i, timeout := range []int32{5, 7200, 5, 5} {
-		record.Spec.Plan[i].FailurePolicy, record.Spec.Plan[i].TimeoutSeconds = new(v1alpha1.Ignore), &timeout
-	}
-	*record.Spec.Plan[2].FailurePolicy = v1alpha1.Fail
-	begin(record, at(0), "")
-	Repair(record, at(3600), time.Minute)
-	if currentOf(record) != "b c" || strings.Join(record.Spec.Skipped, " ") != "a d" {
-		t.Errorf("it is the turn of %q, skipped are %q", currentOf(record), record.Spec.Skipped)
 	}
 }
 

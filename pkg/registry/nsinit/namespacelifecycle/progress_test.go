@@ -8,7 +8,6 @@ package namespacelifecycle
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +21,6 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/sdk/util/timing"
 )
 
 func planOf(names ...string) *nsinit.NamespaceLifecycle {
@@ -369,62 +367,5 @@ func TestFailedIsStalled(t *testing.T) {
 		if got == nil || got.Status != metav1.ConditionTrue || got.Reason != v1alpha1.ReasonFailed || got.Message != `initializer "a" failed: no` || got.ObservedGeneration != 2 {
 			t.Errorf("deleted %t: %+v", deleted, got)
 		}
-	}
-}
-
-// TestRepair: a read drops the first initializer only when both its own deadline and the
-// bound are long past, whatever clock stamped the beginning.
-func TestRepair(t *testing.T) {
-	const bound = 10 * time.Minute
-	drift := int(timing.MaxClockSkew / time.Second)
-	tests := map[string]struct {
-		policy  v1alpha1.FailurePolicyType
-		seconds int32
-		change  func(*nsinit.NamespaceLifecycle)
-		bound   time.Duration
-		at      int
-		want    bool
-	}{
-		"long past":                    {policy: v1alpha1.Ignore, seconds: 5, bound: bound, at: 601 + drift, want: true},
-		"the clocks may differ":        {policy: v1alpha1.Ignore, seconds: 5, bound: bound, at: 599 + drift},
-		"its own deadline is not past": {policy: v1alpha1.Ignore, seconds: 3600, bound: bound, at: 3599 + drift},
-		"its own deadline is past":     {policy: v1alpha1.Ignore, seconds: 3600, bound: bound, at: 3601 + drift, want: true},
-		"it must not be dropped":       {policy: v1alpha1.Fail, seconds: 5, bound: bound, at: 10000},
-		"it has no deadline":           {bound: bound, at: 10000},
-		"repair is turned off":         {policy: v1alpha1.Ignore, seconds: 5, at: 10000},
-		"the record is being deleted":  {policy: v1alpha1.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) { now := metav1.NewTime(at(1)); r.DeletionTimestamp = &now }},
-		"the initialization failed": {policy: v1alpha1.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) {
-			r.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure}
-		}},
-		"the initialization is complete":   {policy: v1alpha1.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) { change(r, at(2), "hook-a") }},
-		"it is the turn of the second one": {policy: v1alpha1.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) { change(r, at(9999), "hook-a", "b") }},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			record := planOf("a", "b")
-			for i := range record.Spec.Plan {
-				if test.policy != "" {
-					record.Spec.Plan[i].FailurePolicy, record.Spec.Plan[i].TimeoutSeconds = &test.policy, &test.seconds
-				}
-			}
-			begin(record, at(0), "controller")
-			if test.change != nil {
-				test.change(record)
-			}
-			before := record.DeepCopy()
-			Repair(record, at(test.at), test.bound)
-			if due := RepairDue(before, at(test.at), test.bound); (len(due) > 0) != test.want {
-				t.Errorf("due: %q", due)
-			}
-			if !test.want {
-				if diff := cmp.Diff(before, record); diff != "" {
-					t.Errorf("it was repaired:\n%s", diff)
-				}
-				return
-			}
-			if currentOf(record) != "b" || !slices.Equal(record.Spec.Skipped, []string{"a"}) || record.Status.Initializers[0].State != v1alpha1.InitializerSkipped {
-				t.Errorf("current %q, skipped %q, entry %+v", currentOf(record), record.Spec.Skipped, record.Status.Initializers[0])
-			}
-		})
 	}
 }

@@ -30,13 +30,11 @@ import (
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/sdk/util/timing"
 )
 
 const (
 	recordName = "ns"
 	privileged = "opener"
-	repairTime = time.Minute
 )
 
 var errUnavailable = errors.New("no authorizer answered")
@@ -76,7 +74,7 @@ func newModel(t *rapid.T) *model {
 	m := &model{t: t, clock: testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	trusted := func(context.Context) error { return nil }
 	storage, err := servedBy(New(scheme.New(), newMemory().RESTOptions(), authorization.New(authorizer.AuthorizerFunc(m.authorize)), Options{
-		Clock: m.clock, ReadRepairAfter: repairTime, Identified: trusted, Confirmed: trusted,
+		Clock: m.clock, Identified: trusted, Confirmed: trusted,
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -292,36 +290,6 @@ func (m *model) remove(t *rapid.T) {
 	}
 }
 
-// read sends a GET, which drops an initializer that should have been dropped long ago.
-func (m *model) read(t *rapid.T) {
-	before := m.stored()
-	if before == nil {
-		t.Skip()
-	}
-	if _, err := m.storage.Lifecycle.Get(request("admin", ""), recordName, &metav1.GetOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	after := m.stored()
-	m.checkRepair(before, after)
-	if before.ResourceVersion == after.ResourceVersion {
-		return
-	}
-	m.checkInitialize(transition{before: before, after: after, user: privileged})
-	m.versions = append(m.versions, after)
-}
-
-// checkRepair: a read skips exactly the initializers whose deadlines are long past.
-func (m *model) checkRepair(before, after *nsinit.NamespaceLifecycle) {
-	for _, name := range before.Pending() {
-		began := before.Entry(name).StartTime
-		due := strings.HasPrefix(name, "ignored.") && began != nil && m.clock.Since(began.Time) > repairTime+timing.MaxClockSkew &&
-			before.DeletionTimestamp == nil && failureOf(before) == nil
-		if skipped := !slices.Contains(after.Pending(), name); skipped != due {
-			m.t.Fatalf("at %s, a read changed %+v to %+v", m.clock.Now(), before.Spec, after.Spec)
-		}
-	}
-}
-
 // TestAnySequenceOfWrites: after random writes to random endpoints by random users, the
 // NamespaceLifecycle keeps the promises that check verifies.
 func TestAnySequenceOfWrites(t *testing.T) {
@@ -331,7 +299,7 @@ func TestAnySequenceOfWrites(t *testing.T) {
 			m := newModel(t)
 			m.create(t)
 			t.Repeat(map[string]func(*rapid.T){
-				"create": m.create, "delete": m.remove, "get": m.read,
+				"create": m.create, "delete": m.remove,
 				"write": m.write, "write again": m.write, "write once more": m.write, "initialize": m.proceed, "fail": m.fail, "skip": m.skip,
 				"time passes": func(*rapid.T) {
 					m.clock.Step(time.Duration(rapid.IntRange(1, 100).Draw(t, "seconds")) * time.Second)

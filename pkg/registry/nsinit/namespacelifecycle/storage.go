@@ -19,11 +19,8 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	apiserverregistry "k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 	utilapierrors "github.com/nsinit/nsinit/sdk/util/apierrors"
@@ -34,9 +31,6 @@ import (
 type Options struct {
 	// Clock gives the times in the status.
 	Clock clock.PassiveClock
-	// ReadRepairAfter is how long an initializer with failurePolicy Ignore can have its
-	// turn before a GET of the NamespaceLifecycle skips it. Zero: a GET changes nothing.
-	ReadRepairAfter time.Duration
 	// Identified returns why the storage must not be trusted, or nil. It is called before a list
 	// or "not found" is returned.
 	Identified func(context.Context) error
@@ -51,9 +45,7 @@ type REST struct {
 	options Options
 }
 
-// Get implements rest.Getter. It skips the initializers that RepairDue returns, as the design of
-// dynamic admission configuration requires. It returns "not found" only if the storage is the one in
-// use, because namespaces are removed on that answer.
+// Get implements rest.Getter. It returns "not found" only if the storage is the one in use, because namespaces are removed on that answer.
 func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	object, err := r.REST.Get(ctx, name, options)
 	if apierrors.IsNotFound(err) {
@@ -61,22 +53,7 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 			return nil, utilapierrors.NewUnavailable(unidentified)
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	lifecycle, ok := object.(*nsinit.NamespaceLifecycle)
-	if !ok || len(RepairDue(lifecycle, r.options.Clock.Now(), r.options.ReadRepairAfter)) == 0 {
-		return object, nil
-	}
-	repaired, err := r.Modify(ctx, name, &storage.Preconditions{UID: &lifecycle.UID}, false, func(existing runtime.Object) error {
-		Repair(existing.(*nsinit.NamespaceLifecycle), r.options.Clock.Now(), r.options.ReadRepairAfter)
-		return nil
-	})
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot skip initializers after their deadlines, the next GET tries again", "namespace", name)
-		return object, nil
-	}
-	return repaired, nil
+	return object, err
 }
 
 // List implements rest.Lister. It returns no list from a storage that was lost.
