@@ -39,7 +39,8 @@ func (r *Runner) register(ctx context.Context) {
 func (r *Runner) tryToRegister(ctx context.Context) error {
 	client, want := r.options.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations(), r.options.Registration
 	entry := want.Initializer
-	entry.Name, entry.Finalizer = r.options.Name, r.options.Finalize != nil
+	entry.Name = r.options.Name
+	r.align(&entry)
 	stored, err := client.Get(ctx, want.Configuration, metav1.GetOptions{})
 	if utilapierrors.IsAbsent(err) {
 		_, err = client.Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{
@@ -53,18 +54,31 @@ func (r *Runner) tryToRegister(ctx context.Context) error {
 	if stored.DeletionTimestamp != nil {
 		return fmt.Errorf("the configuration is being deleted")
 	}
-	i := slices.IndexFunc(stored.Initializers, func(i v1alpha1.RegisteredInitializer) bool { return i.Name == r.options.Name })
-	switch {
-	case i < 0:
+	if i := r.entry(stored); i < 0 {
 		stored.Initializers = append(stored.Initializers, entry)
-	case stored.Initializers[i].Finalizer != entry.Finalizer:
-		// The code decides: without a function Finalize, no client would release the namespaces.
-		stored.Initializers[i].Finalizer, stored.Initializers[i].Holds = entry.Finalizer, entry.Holds
-	case stored.Initializers[i].Holds == nil && entry.Holds != nil:
-		stored.Initializers[i].Holds = entry.Holds // without it, Kubernetes deletes what Finalize needs
-	default:
+	} else if !r.align(&stored.Initializers[i]) {
 		return nil
 	}
 	_, err = client.Update(ctx, stored, metav1.UpdateOptions{})
 	return err
+}
+
+// entry returns the index of the initializer in a configuration, or -1.
+func (r *Runner) entry(configuration *v1alpha1.NamespaceInitializerConfiguration) int {
+	return slices.IndexFunc(configuration.Initializers, func(i v1alpha1.RegisteredInitializer) bool { return i.Name == r.options.Name })
+}
+
+// align sets what the code decides in the entry of the initializer, and says whether it changed: without a function Finalize, no client
+// would release the namespaces.
+func (r *Runner) align(entry *v1alpha1.RegisteredInitializer) bool {
+	holds := r.options.Registration.Initializer.Holds
+	switch finalizer := r.options.Finalize != nil; {
+	case entry.Finalizer != finalizer:
+		entry.Finalizer, entry.Holds = finalizer, holds
+	case entry.Holds == nil && holds != nil:
+		entry.Holds = holds // without it, Kubernetes deletes what Finalize needs
+	default:
+		return false
+	}
+	return true
 }

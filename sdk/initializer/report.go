@@ -49,7 +49,8 @@ func (r *Runner) reportServed(ctx context.Context) {
 }
 
 // reportOnce reports to each configuration that registers the initializer. It lists the configurations, because a watch
-// would deliver the reports of all other initializers.
+// would deliver the reports of all other initializers. It also restores what the code decides of the registered entry, which a replica of
+// another version, with or without a function Finalize, may have changed.
 func (r *Runner) reportOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timing.ReportInterval/2)
 	defer cancel()
@@ -70,10 +71,17 @@ func (r *Runner) reportOnce(ctx context.Context) error {
 			return r.withRemedy(fmt.Errorf("cannot list the configurations: %w", err))
 		}
 		for _, configuration := range list.Items {
-			if slices.ContainsFunc(configuration.Initializers, func(i v1alpha1.RegisteredInitializer) bool { return i.Name == r.options.Name }) {
-				_, err := client.NamespaceInitializerConfigurations().Patch(ctx, configuration.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-				ended(configuration.Name, err)
+			i := r.entry(&configuration)
+			if i < 0 {
+				continue
 			}
+			if want := r.options.Registration; want != nil && want.Configuration == configuration.Name && r.align(&configuration.Initializers[i]) {
+				if _, err := client.NamespaceInitializerConfigurations().Update(ctx, &configuration, metav1.UpdateOptions{}); err != nil {
+					errs = append(errs, fmt.Errorf("cannot update the entry in configuration %q: %w", configuration.Name, err))
+				}
+			}
+			_, err := client.NamespaceInitializerConfigurations().Patch(ctx, configuration.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+			ended(configuration.Name, err)
 		}
 	}
 	if r.options.InitializeObject != nil {

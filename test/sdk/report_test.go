@@ -127,6 +127,26 @@ func (r *reporting) next(t *testing.T) {
 	r.clock.Step(timing.ReportInterval * 11 / 10)
 }
 
+// TestVersionsSideBySide: the entry is as the replica that acts needs it, although a replica of another version has changed it meanwhile.
+func TestVersionsSideBySide(t *testing.T) {
+	t.Parallel()
+	r := newReporting()
+	configurations := r.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
+	participates := func() bool {
+		stored, err := configurations.Get(t.Context(), "two", metav1.GetOptions{})
+		return err == nil && stored.Initializers[0].Finalizer
+	}
+	stop := r.run(t, initializer.Options{Finalize: nothing, Registration: &initializer.Registration{Configuration: "two"}})
+	defer stop()
+	waitFor(t, "it is registered as a participant", participates)
+	r.waitForReport(t)
+	if _, err := configurations.Update(t.Context(), testserver.Configuration("two", participant), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.next(t)
+	waitFor(t, "it is registered as a participant again", participates)
+}
+
 // TestReports: a Runner reports to each configuration that registers its name, at the start, after each
 // interval, and after a restart, and to no other one.
 func TestReports(t *testing.T) {
