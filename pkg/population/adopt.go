@@ -54,8 +54,13 @@ func (a *Applier) Await(ctx context.Context, namespace *corev1.Namespace) error 
 	if err := a.Pace.Wait(ctx); err != nil {
 		return err
 	}
+	return a.stillExists(ctx, namespace, func(live *unstructured.Unstructured) bool { return IsOpen(live) })
+}
+
+// stillExists returns ErrChanged if a namespace is gone, is another one of the same name, or is not as it has to be.
+func (a *Applier) stillExists(ctx context.Context, namespace *corev1.Namespace, is func(*unstructured.Unstructured) bool) error {
 	live, err := a.Client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, namespace.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && (live.GetUID() != namespace.UID || !IsOpen(live)) {
+	if apierrors.IsNotFound(err) || err == nil && (live.GetUID() != namespace.UID || !is(live)) {
 		err = ErrChanged
 	}
 	if err != nil {

@@ -34,6 +34,7 @@ import (
 type Population struct {
 	Name      string
 	Scope     v1alpha1.PopulationScopeType
+	Created   metav1.Time
 	selector  labels.Selector
 	manifests []manifest
 }
@@ -76,6 +77,9 @@ func (c *Compiler) Compile(p *v1alpha1.NamespacePopulation) (*Population, error)
 	}
 	result, errs := Compile(p.Name, &p.Spec)
 	err := errs.ToAggregate()
+	if err == nil {
+		result.Created = p.CreationTimestamp
+	}
 	c.known[p.UID] = compiled{&p.Spec, result, err}
 	return result, err
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -55,6 +56,9 @@ func compileMetadata(environment *expressions.Environment, spec *v1alpha1.Popula
 			for _, problem := range utilvalidation.IsQualifiedName(strings.ToLower(key)) {
 				errs = append(errs, field.Invalid(at, key, problem))
 			}
+			if own := ownKey(spec, of[key].(string)); own != "" {
+				errs = append(errs, field.Forbidden(at, fmt.Sprintf("the expression reads %s, which namespaceMetadata sets: each value would cause the next one", own)))
+			}
 			switch {
 			case strings.HasPrefix(key, v1alpha1.GroupName+"/") || key == corev1.LabelMetadataName:
 				errs = append(errs, field.Forbidden(at, "nsinit or Kubernetes sets it"))
@@ -66,6 +70,19 @@ func compileMetadata(environment *expressions.Environment, spec *v1alpha1.Popula
 	}
 	template, templateErrs := environment.Template(values, path)
 	return template, append(errs, templateErrs...)
+}
+
+// ownKey returns a key of a spec that an expression in a value reads, or nothing.
+func ownKey(spec *v1alpha1.PopulationNamespaceMetadata, value string) string {
+	if !strings.Contains(value, "${") {
+		return ""
+	}
+	for _, key := range slices.Concat(slices.Sorted(maps.Keys(spec.Labels)), slices.Sorted(maps.Keys(spec.Annotations))) {
+		if regexp.MustCompile(`\.(labels|annotations)(\.|\[\??["'])` + regexp.QuoteMeta(key) + `([^-\w./]|$)`).MatchString(value) {
+			return key
+		}
+	}
+	return ""
 }
 
 // metadataOf returns the content of a namespace with rendered labels and annotations.

@@ -97,3 +97,21 @@ func TestMetadataValues(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnKey: an expression that reads a key that the same population sets would change the namespace again and again.
+func TestOwnKey(t *testing.T) {
+	for value, refused := range map[string]bool{
+		`${namespaceObject.metadata.annotations["example.com/note"] + "!"}`: true,
+		`${namespaceObject.metadata.labels.name}`:                          true,
+		`${namespaceObject.metadata.labels.names}`:                         false,
+		`${namespaceObject.metadata.annotations["example.com/note.2"]}`:    false,
+		`${namespaceObject.metadata.name}`:                                 false,
+		`.labels.name`:                                                     false,
+	} {
+		_, errs := Compile("p", &v1alpha1.NamespacePopulationSpec{NamespaceMetadata: &v1alpha1.PopulationNamespaceMetadata{
+			Labels: map[string]string{"name": "shop"}, Annotations: map[string]string{"example.com/note": "x", "example.com/other": value}}})
+		if refused != (len(errs) == 1) || refused && errs[0].Field != "spec.namespaceMetadata.annotations[example.com/other]" {
+			t.Errorf("%s: %v", value, errs)
+		}
+	}
+}

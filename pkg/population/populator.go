@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
@@ -137,6 +138,11 @@ func (p *Populator) change(ctx context.Context, namespace *corev1.Namespace, mod
 				return nil, err
 			}
 		}
+		if mode == Repair {
+			wanted = slices.DeleteFunc(wanted, func(object Object) bool {
+				return !find(populations, object.Population).mayRepair(namespace, inventory.Status.Objects)
+			})
+		}
 		tasks = Plan(mode, of.Name, populations, wanted, inventory.Status.Objects)
 		isNew = inventory.UID == ""
 		announced, err := p.announce(ctx, inventory, tasks)
@@ -181,14 +187,16 @@ func (p *Populator) list(ctx context.Context) ([]*Population, error) {
 }
 
 // inventory returns the inventory of a namespace, or one that is not stored. It deletes that of a former namespace of the
-// same name.
+// same name. A process that was paused may have read the namespace long ago, so that the inventory is that of the next one.
 func (p *Populator) inventory(ctx context.Context, namespace *corev1.Namespace) (*v1alpha1.PopulatedNamespace, error) {
 	inventory, err := p.client.PopulatedNamespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
 	if err == nil && inventory.Spec.NamespaceUID == namespace.UID {
 		return inventory, nil
 	}
 	if err == nil {
-		err = p.Forget(ctx, inventory)
+		if err = p.stillExists(ctx, namespace, func(*unstructured.Unstructured) bool { return true }); err == nil {
+			err = p.Forget(ctx, inventory)
+		}
 	}
 	if utilapierrors.IgnoreAbsent(err) != nil {
 		return nil, fmt.Errorf("cannot read the inventory: %w", err)

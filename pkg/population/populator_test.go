@@ -8,6 +8,7 @@ package population_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -133,6 +135,11 @@ func namespaceWith(uid types.UID) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: uid, Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "alice"}}}
 }
 
+// stores makes the core API store the namespace with a UID.
+func (c *coreObjects) stores(uid string) {
+	c.objects["/api/v1/namespaces/shop"] = map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "shop", "uid": uid}}
+}
+
 const configMapA = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
 
 // TestInventoryFirst: an object is in the inventory before it is applied, so that a crash loses no object.
@@ -196,24 +203,55 @@ func TestTogether(t *testing.T) {
 func TestFormerNamespace(t *testing.T) {
 	t.Parallel()
 	p, core, client := setUp(t)
-	population := populate(t, client, configMapA)
+	stored := populate(t, client, configMapA)
 	if err := p.Initialize(t.Context(), namespaceWith("former")); err != nil {
 		t.Fatal(err)
 	}
 	// Its manifest is gone, and the object of this name is the new namespace's.
-	population.Spec.Manifests = nil
-	if _, err := client.NamespacePopulations().Update(t.Context(), population, metav1.UpdateOptions{}); err != nil {
+	stored.Spec.Manifests = nil
+	if _, err := client.NamespacePopulations().Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	core.stores("new")
 	if err := p.Initialize(t.Context(), namespaceWith("new")); err != nil {
 		t.Fatal(err)
+	}
+	// A process that was paused meanwhile does not delete it.
+	if err := p.Populate(t.Context(), namespaceWith("former"), population.Repair); !errors.Is(err, population.ErrChanged) {
+		t.Errorf("a repair of the former namespace: %v", err)
 	}
 	inventory, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
 	if err != nil || inventory.Spec.NamespaceUID != "new" || len(inventory.Status.Objects) != 0 || inventory.OwnerReferences[0].UID != "new" {
 		t.Errorf("the inventory is %+v, %v", inventory, err)
 	}
-	if len(core.objects) != 1 {
+	if len(core.objects) != 2 {
 		t.Errorf("there are %v", core.objects)
+	}
+}
+
+// TestScopeNew: a repair brings no population with scope New to a namespace that is older, although another one has populated it.
+func TestScopeNew(t *testing.T) {
+	t.Parallel()
+	p, core, client := setUp(t)
+	populate(t, client, configMapA)
+	namespace := namespaceWith("u")
+	if err := p.Initialize(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	later := &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "later"}, Spec: v1alpha1.NamespacePopulationSpec{Manifests: []v1alpha1.PopulationManifest{
+		{Name: "b", DriftPolicy: v1alpha1.DriftRepair, Template: runtime.RawExtension{Raw: []byte(strings.Replace(configMapA, `"a"`, `"b"`, 1))}}}}}
+	stored, err := client.NamespacePopulations().Create(t.Context(), later, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, since := range []time.Duration{-time.Second, 0} {
+		namespace.CreationTimestamp = metav1.NewTime(stored.CreationTimestamp.Add(since))
+		if err := p.Populate(t.Context(), namespace, population.Repair); err != nil {
+			t.Fatal(err)
+		}
+		if _, applied := core.objects["/api/v1/namespaces/shop/configmaps/b"]; applied != (since == 0) {
+			t.Errorf("in a namespace that was created %s after the population, its object was applied: %t", since, applied)
+		}
 	}
 }
 

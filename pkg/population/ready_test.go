@@ -32,7 +32,11 @@ func TestReadyWhen(t *testing.T) {
 		t.Fatal(err)
 	}
 	reads := 0
-	core.reading = func(string) { reads++ }
+	core.reading = func(of string) {
+		if of == path {
+			reads++
+		}
+	}
 	check := func(name string, err error, says string, applied, ready metav1.ConditionStatus) {
 		t.Helper()
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
@@ -53,6 +57,7 @@ func TestReadyWhen(t *testing.T) {
 	}
 	core.objects[path]["status"] = map[string]any{"phase": "Pending"}
 	check("not yet", p.Initialize(t.Context(), namespaceWith("u")), "yields false", metav1.ConditionTrue, metav1.ConditionFalse)
+	core.stores("v")
 	check("the next namespace", p.Initialize(t.Context(), namespaceWith("v")), "yields false", metav1.ConditionTrue, metav1.ConditionFalse)
 	if reads != 4 {
 		t.Errorf("later calls read the object %d times", reads-4)
@@ -61,11 +66,12 @@ func TestReadyWhen(t *testing.T) {
 	check("ready", p.Initialize(t.Context(), namespaceWith("v")), "", metav1.ConditionTrue, metav1.ConditionTrue)
 
 	core.objects[path]["status"] = map[string]any{"phase": "Pending"}
-	core.reading = func(string) {
+	core.reading = func(path string) {
 		if reads++; reads == 6 {
 			core.objects[path]["status"] = map[string]any{"phase": "Ready"}
 		}
 	}
+	core.stores("w")
 	check("ready at the second read", p.Initialize(t.Context(), namespaceWith("w")), "", metav1.ConditionTrue, metav1.ConditionTrue)
 
 	core.objects[path]["status"] = map[string]any{"phase": "Pending"}

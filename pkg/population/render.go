@@ -99,6 +99,13 @@ func (o *Object) movedFrom(inventory []v1alpha1.PopulatedObject, wanted []Object
 	return ""
 }
 
+// mayRepair reports whether a repair may apply what an open namespace does not have of the population yet: with scope New, only namespaces
+// that were created while the population existed get its manifests. Later changes of their labels or of the population count, too.
+func (p *Population) mayRepair(namespace *corev1.Namespace, inventory []v1alpha1.PopulatedObject) bool {
+	return p.Scope == v1alpha1.ScopeAll || !namespace.CreationTimestamp.Before(&p.Created) ||
+		slices.ContainsFunc(inventory, func(entry v1alpha1.PopulatedObject) bool { return entry.Population == p.Name })
+}
+
 // has reports whether a population has a manifest, whether a namespace gets it or not.
 func (p *Population) has(name string) bool {
 	return slices.ContainsFunc(p.manifests, func(m manifest) bool { return m.Name == name })

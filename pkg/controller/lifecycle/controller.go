@@ -127,7 +127,7 @@ func New(d Dependencies) (*Controller, error) {
 	c.filled = lifecycles.HasSynced
 	d.Exemptions.OnChange(c.enqueueAll)
 	for _, object := range d.Required {
-		required := &objectWatch{RequiredObject: object, client: d.Metadata, mapper: d.Mapper, clock: d.Clock, changed: c.objectChanged}
+		required := &objectWatch{RequiredObject: object, client: d.Metadata, mapper: d.Mapper, clock: d.Clock, changed: c.objectChanged, counts: c.objectCounts}
 		if err := required.prepare(); err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
@@ -123,6 +124,12 @@ func (c *Controller) recordOpening(namespace *corev1.Namespace, missing []*objec
 		c.Metrics.without.WithLabelValues(object.String()).Inc()
 	}
 	c.Events.Event(namespace, kind, report.reason, "The namespace is open: "+report.message)
+}
+
+// objectCounts says whether an object appears in a namespace that is closed or new, and not in one where a tenant can replace it.
+func (c *Controller) objectCounts(object *metav1.PartialObjectMetadata) bool {
+	namespace, err := c.namespaces.Get(object.Namespace)
+	return err != nil || helper.IsClosed(namespace) || object.CreationTimestamp.Sub(namespace.CreationTimestamp.Time) <= c.RequiredTimeout
 }
 
 // objectChanged re-queues a namespace that may wait for a required object.

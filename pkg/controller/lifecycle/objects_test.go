@@ -77,7 +77,7 @@ func newRequiring(t *testing.T, namespace *corev1.Namespace, lifecycle *v1alpha1
 	namespace.CreationTimestamp = metav1.NewTime(startOfTests().Add(-2 * time.Hour))
 	f := &requiring{fixture: newFixture(t, namespace, lifecycle)}
 	mapper, client := accountClient()
-	required := &objectWatch{RequiredObject: ObjectsByKubernetes()[0], client: client, mapper: mapper, clock: f.Clock, changed: f.objectChanged}
+	required := &objectWatch{RequiredObject: ObjectsByKubernetes()[0], client: client, mapper: mapper, clock: f.Clock, changed: f.objectChanged, counts: f.objectCounts}
 	if err := required.prepare(); err != nil {
 		t.Fatal(err)
 	}
@@ -215,6 +215,28 @@ nsinit_lifecycle_gate_openings_without_object_total{object="serviceaccounts/defa
 	}
 	if f.objectChanged("ns"); f.queue.Len() != 1 {
 		t.Error("the name of a namespace that lacks nothing is re-queued")
+	}
+}
+
+// TestObjectCounts: what appears in an open namespace that is not new proves nothing, because a tenant can create it.
+func TestObjectCounts(t *testing.T) {
+	closed := newRequiring(t, namespace(closed), aLifecycle())
+	open := newRequiring(t, namespace(), aLifecycle())
+	since := open.Namespaces.Informer().GetStore().List()[0].(*corev1.Namespace).CreationTimestamp.Time
+	for name, test := range map[string]struct {
+		in   *requiring
+		name string
+		at   time.Time
+		want bool
+	}{
+		"a closed namespace": {closed, "ns", since.Add(time.Hour), true},
+		"a new one":          {open, "ns", since.Add(5 * time.Second), true},
+		"an open one":        {open, "ns", since.Add(6 * time.Second), false},
+		"an unknown one":     {open, "other", since.Add(time.Hour), true},
+	} {
+		if got := test.in.objectCounts(account(test.name, test.at)); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }
 

@@ -79,7 +79,7 @@ func ParseRequiredObjects(texts []string) ([]RequiredObject, error) {
 //     read begins.
 //
 // In a burst, kube-controller-manager creates the objects at a limited rate. So the wait ends when no such object appeared in any namespace
-// for --required-objects-timeout.
+// for --required-objects-timeout. Objects that a tenant deletes and creates again in an open namespace do not count.
 type objectWatch struct {
 	RequiredObject
 	client metadata.Interface
@@ -87,7 +87,9 @@ type objectWatch struct {
 	mapper meta.RESTMapper
 	clock  clock.PassiveClock
 	// changed is called with the name of each namespace in which the object appeared or changed.
-	changed  func(namespace string)
+	changed func(namespace string)
+	// counts says whether an object that appears shows that others may appear soon.
+	counts   func(object *metav1.PartialObjectMetadata) bool
 	informer cache.SharedIndexInformer
 
 	mu sync.Mutex
@@ -110,7 +112,7 @@ func (w *objectWatch) prepare() error {
 	}
 	handler := cache.TypedResourceEventHandlerDetailedFuncs[*metav1.PartialObjectMetadata]{
 		AddFunc: func(object *metav1.PartialObjectMetadata, isInInitialList bool) {
-			if !isInInitialList {
+			if !isInInitialList && w.counts(object) {
 				w.mu.Lock()
 				w.appeared = w.clock.Now()
 				w.mu.Unlock()

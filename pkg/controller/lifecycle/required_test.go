@@ -58,7 +58,7 @@ func newWatching(t *testing.T, objects []RequiredObject, live ...runtime.Object)
 	f := &watching{client: metadatafake.NewSimpleMetadataClient(scheme, live...), clock: testingclock.NewFakeClock(startOfTests()), changed: map[string]int{}}
 	f.Controller = &Controller{Dependencies: Dependencies{RequiredTimeout: 5 * time.Second}}
 	for _, object := range objects {
-		w := &objectWatch{RequiredObject: object, client: f.client, mapper: objectMapper(), clock: f.clock, changed: f.change}
+		w := &objectWatch{RequiredObject: object, client: f.client, mapper: objectMapper(), clock: f.clock, changed: f.change, counts: func(o *metav1.PartialObjectMetadata) bool { return o.Namespace != "open" }}
 		if err := w.prepare(); err != nil {
 			t.Fatal(err)
 		}
@@ -253,15 +253,22 @@ func TestRun(t *testing.T) {
 
 	f.clock.Step(time.Minute)
 	accounts := corev1.SchemeGroupVersion.WithResource("serviceaccounts")
-	eventually(t, "a new object is seen", func() bool {
-		// The fake client loses events until its watch is open.
-		_ = f.client.Tracker().Delete(accounts, "ns", "default")
-		if err := f.client.Tracker().Create(accounts, accountSince("ns", time.Minute), "ns"); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond)
-		return f.changes("ns") > 0
-	})
+	appears := func(namespace string) {
+		eventually(t, "a new object is seen", func() bool {
+			// The fake client loses events until its watch is open.
+			_ = f.client.Tracker().Delete(accounts, namespace, "default")
+			if err := f.client.Tracker().Create(accounts, accountSince(namespace, time.Minute), namespace); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+			return f.changes(namespace) > 0
+		})
+	}
+	appears("open")
+	if appeared := f.required[0].lastAppeared(); !appeared.IsZero() {
+		t.Errorf("an object that does not count appeared at %s", appeared)
+	}
+	appears("ns")
 	if got, want := f.required[0].lastAppeared(), startOfTests().Add(time.Minute); !got.Equal(want) {
 		t.Errorf("it appeared at %s, want %s", got, want)
 	}
