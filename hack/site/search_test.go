@@ -59,7 +59,7 @@ func TestSearch(t *testing.T) {
 		"uninstall":              "docs/uninstall.html#uninstall",
 		"storage full":           "docs/storage.html#when-the-storage-is-full",
 		"served initializers":    "docs/concepts.html#served-initializers",
-		"failurePolicy":          "docs/skip-initializer.html#let-it-miss-its-deadline",
+		"failurePolicy":          "docs/skip-initializer.html#give-an-initializer-a-deadline",
 		"NsinitNoLeader":         "docs/alerts.html#when-an-alert-fires",
 		"turn too long":          "docs/troubleshoot.html#when-a-turn-or-a-cleanup-takes-too-long",
 		"freeze":                 "docs/freeze.html#freeze-a-namespace",

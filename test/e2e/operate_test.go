@@ -39,7 +39,7 @@ func TestOperate(t *testing.T) {
 		t.Errorf("it does not name the pending initializer: %v\n%s", err, out)
 	}
 
-	c.RunDocumented(t, framework.SkipInitializerGuide, "Let it miss its deadline", words)
+	c.RunDocumented(t, framework.SkipInitializerGuide, "Give an initializer a deadline", words)
 	configured := func() []v1alpha1.RegisteredInitializer {
 		configuration, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(t.Context(), stored.Name, metav1.GetOptions{})
 		if err != nil {
@@ -50,7 +50,7 @@ func TestOperate(t *testing.T) {
 	if first := configured()[0]; first.FailurePolicy == nil || *first.FailurePolicy != v1alpha1.Ignore || *first.TimeoutSeconds != 30 {
 		t.Errorf("it has no deadline: %+v", first)
 	}
-	c.RunDocumented(t, framework.SkipInitializerGuide, "Take it out of its configuration", words)
+	c.RunDocumented(t, framework.SkipInitializerGuide, "Remove an initializer from its configuration", words)
 	if all := configured(); len(all) != 1 || all[0].Name != "works.example.com" {
 		t.Errorf("the configuration holds %+v", all)
 	}
@@ -63,12 +63,12 @@ func TestOperate(t *testing.T) {
 		t.Errorf("the namespace that waits has the plan %+v", plan)
 	}
 
-	c.RunDocumented(t, framework.SkipInitializerGuide, "Skip it in one namespace", words)
+	c.RunDocumented(t, framework.SkipInitializerGuide, "Skip an initializer in one namespace", words)
 	lifecycle := c.WaitCurrent(t, namespace, "works.example.com")
 	if entry := lifecycle.Status.Initializers[0]; entry.State != v1alpha1.InitializerSkipped || entry.LastActor != "kubernetes-admin" {
 		t.Errorf("its entry is %+v", entry)
 	}
-	if out := c.RunDocumented(t, framework.SkipInitializerGuide, "Skip it in one namespace", words); !strings.Contains(out, "broken.example.com already skipped in namespace "+namespace) {
+	if out := c.RunDocumented(t, framework.SkipInitializerGuide, "Skip an initializer in one namespace", words); !strings.Contains(out, "broken.example.com already skipped in namespace "+namespace) {
 		t.Errorf("skipping it again:\n%s", out)
 	}
 
