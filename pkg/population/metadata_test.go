@@ -102,11 +102,11 @@ func TestMetadataValues(t *testing.T) {
 func TestOwnKey(t *testing.T) {
 	for value, refused := range map[string]bool{
 		`${namespaceObject.metadata.annotations["example.com/note"] + "!"}`: true,
-		`${namespaceObject.metadata.labels.name}`:                          true,
-		`${namespaceObject.metadata.labels.names}`:                         false,
-		`${namespaceObject.metadata.annotations["example.com/note.2"]}`:    false,
-		`${namespaceObject.metadata.name}`:                                 false,
-		`.labels.name`:                                                     false,
+		`${namespaceObject.metadata.labels.name}`:                           true,
+		`${namespaceObject.metadata.labels.names}`:                          false,
+		`${namespaceObject.metadata.annotations["example.com/note.2"]}`:     false,
+		`${namespaceObject.metadata.name}`:                                  false,
+		`.labels.name`:                                                      false,
 	} {
 		_, errs := Compile("p", &v1alpha1.NamespacePopulationSpec{NamespaceMetadata: &v1alpha1.PopulationNamespaceMetadata{
 			Labels: map[string]string{"name": "shop"}, Annotations: map[string]string{"example.com/note": "x", "example.com/other": value}}})
