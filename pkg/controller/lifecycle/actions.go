@@ -147,10 +147,15 @@ func (c *Controller) releaseContent(ctx context.Context, s state) error {
 	return utilapierrors.IgnoreAbsent(err)
 }
 
+// missingFinalizers returns the finalizers that a namespace needs for its participants and does not have.
+func missingFinalizers(s state) []string {
+	return slices.DeleteFunc(finalizersFor(s.lifecycle), func(f string) bool { return slices.Contains(s.namespace.Finalizers, f) })
+}
+
 // addFinalizers adds nsinit's finalizer to a namespace that has participants, and the finalizer that keeps the content if
 // one of them holds it.
 func (c *Controller) addFinalizers(ctx context.Context, s state) error {
-	missing := slices.DeleteFunc(finalizersFor(s.lifecycle), func(f string) bool { return slices.Contains(s.namespace.Finalizers, f) })
+	missing := missingFinalizers(s)
 	if len(missing) == 0 {
 		return nil
 	}
@@ -243,8 +248,12 @@ func (c *Controller) failNamespace(ctx context.Context, s state) error {
 }
 
 // openGate removes the label and sets the conditions in one write, which fails if the
-// namespace changed since it was read. The controller opens gates only here.
+// namespace changed since it was read. The controller opens gates only here. It adds the finalizers again that were lost since the built-in
+// initializer added them, for example because the etcd of Kubernetes was restored. The event of that write re-queues the name.
 func (c *Controller) openGate(ctx context.Context, s state) error {
+	if len(missingFinalizers(s)) > 0 {
+		return c.addFinalizers(ctx, s)
+	}
 	read, namespace := s.namespace, s.namespace.DeepCopy()
 	delete(namespace.Labels, v1alpha1.LabelInitializing)
 	report := s.objects.opened(s.lifecycle)

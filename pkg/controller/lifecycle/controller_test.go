@@ -316,6 +316,24 @@ func TestOpenGate(t *testing.T) {
 	}
 }
 
+// TestFinalizersLost: a namespace whose finalizers were lost is secured before it opens.
+func TestFinalizersLost(t *testing.T) {
+	f := newFixture(t, namespace(closed), aLifecycle(holder))
+	for _, want := range []string{"create namespaces/finalize", "patch namespaces/status"} {
+		if err := f.reconcile(t.Context(), "ns"); err != nil {
+			t.Fatal(err)
+		}
+		live, err := f.core.CoreV1().Namespaces().Get(t.Context(), "ns", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if writes := f.writes(); writes[len(writes)-1] != want || !slices.Equal(live.Finalizers, []string{v1alpha1.NamespaceFinalizer, v1alpha1.ContentFinalizer}) {
+			t.Errorf("written: %v; finalizers: %q", writes, live.Finalizers)
+		}
+		f.cache(live, aLifecycle(holder))
+	}
+}
+
 // TestKeptLabel: a policy or a webhook of the cluster puts the label back, which is an error with the next step.
 func TestKeptLabel(t *testing.T) {
 	f := newFixture(t, namespace(closed), aLifecycle())
