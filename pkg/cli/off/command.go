@@ -224,7 +224,7 @@ func (o *Options) open(ctx context.Context, available bool) error {
 	if closed > 0 {
 		until := "nsinit has initialized them"
 		if !available {
-			until = "you run kubectl nsinit on and nsinit works, because its API is not registered"
+			until = "nsinit works again and has initialized them"
 		}
 		_, _ = fmt.Fprintf(o.ErrOut, "%d closed namespaces stay closed until %s; to open them now, run kubectl nsinit off --open-closed\n", closed, until)
 	}

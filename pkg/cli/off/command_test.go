@@ -71,7 +71,7 @@ mutatingadmissionpolicybinding.admissionregistration.k8s.io/nsinit-stamp.configm
 const (
 	service = "apiservice.apiregistration.k8s.io/v1alpha1.nsinit.dev"
 	stays   = "1 closed namespaces stay closed until nsinit has initialized them; to open them now, run kubectl nsinit off --open-closed\n"
-	remains = "1 closed namespaces stay closed until you run kubectl nsinit on and nsinit works, because its API is not registered; to open them now, run kubectl nsinit off --open-closed\n"
+	remains = "1 closed namespaces stay closed until nsinit works again and has initialized them; to open them now, run kubectl nsinit off --open-closed\n"
 	isOff   = "New namespaces are not closed any more. To close them again, run kubectl nsinit on.\n"
 	waits   = "Once nsinit works, nsinit-controller-manager closes new namespaces. To wait for it, run kubectl nsinit check --wait.\n"
 )

@@ -121,10 +121,12 @@ func (o *Options) describe(ctx context.Context, name string) error {
 		return cmdutil.NoNamespace(name)
 	case err != nil && (lifecycleErr != nil || !apierrors.IsForbidden(err)):
 		return cmdutil.Permission(err, readers)
-	case apierrors.IsNotFound(lifecycleErr), apierrors.IsForbidden(lifecycleErr):
-		return o.namespace(namespace)
 	case lifecycleErr != nil:
-		return lifecycleErr
+		o.namespace(namespace)
+		if apierrors.IsNotFound(lifecycleErr) || apierrors.IsForbidden(lifecycleErr) {
+			return nil
+		}
+		return fmt.Errorf("cannot read the NamespaceLifecycle: %w; to find the cause, run kubectl nsinit check", lifecycleErr)
 	case err == nil && namespace.UID != lifecycle.Spec.NamespaceUID:
 		former = ", the NamespaceLifecycle is of a former namespace of this name"
 	}
@@ -237,14 +239,13 @@ func (o *Options) cleansUp(lifecycle *v1alpha1.NamespaceLifecycle, name string) 
 }
 
 // namespace shows a namespace without its lifecycle.
-func (o *Options) namespace(namespace *corev1.Namespace) error {
+func (o *Options) namespace(namespace *corev1.Namespace) {
 	phase := string(namespace.Status.Phase)
 	if helper.IsClosed(namespace) && namespace.DeletionTimestamp == nil {
 		phase = string(v1alpha1.LifecycleInitializing)
 	}
 	_, _ = fmt.Fprintf(o.Out, "Namespace %s: %s\n", namespace.Name, phase)
 	o.conditions(utilnamespaces.Conditions(namespace))
-	return nil
 }
 
 // conditions shows conditions, those with one message on one line.

@@ -83,6 +83,14 @@ func TestList(t *testing.T) {
 	}
 }
 
+// unavailable makes nsinit-apiserver answer every read of a lifecycle with 503.
+func unavailable(c *cmdtesting.Cluster) *cmdtesting.Cluster {
+	c.Nsinit.PrependReactor("get", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewServiceUnavailable("it is down")
+	})
+	return c
+}
+
 func namespace(changes ...func(*corev1.Namespace)) *corev1.Namespace {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u"}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}}
 	for _, change := range changes {
@@ -252,9 +260,11 @@ b.example.com   Done    <none>   2m so far   dns          zone is in use
 		"its name": {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "name"}, Out: "namespacelifecycle.nsinit.dev/shop\n"},
 		"a field":  {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "jsonpath={.kind} {.status.phase}"}, Out: "NamespaceLifecycle Initializing"},
 
-		"no namespace":             {Args: []string{"shop"}, Err: `namespace "shop" does not exist`},
-		"no namespace, JSON":       {Args: []string{"shop", "-o", "json"}, Err: `namespace "shop" does not exist`},
-		"no lifecycle, JSON":       {Cluster: cmdtesting.New(namespace()), Args: []string{"shop", "-o", "json"}, Err: `namespace "shop" has no NamespaceLifecycle; run kubectl nsinit why shop`},
+		"no namespace":       {Args: []string{"shop"}, Err: `namespace "shop" does not exist`},
+		"no namespace, JSON": {Args: []string{"shop", "-o", "json"}, Err: `namespace "shop" does not exist`},
+		"no lifecycle, JSON": {Cluster: cmdtesting.New(namespace()), Args: []string{"shop", "-o", "json"}, Err: `namespace "shop" has no NamespaceLifecycle; run kubectl nsinit why shop`},
+		"during an outage": {Cluster: unavailable(cmdtesting.New(namespace(closed))), Args: []string{"shop"}, Out: "Namespace shop: Initializing\n  Initializing=True: waiting for something\n",
+			Err: "cannot read the NamespaceLifecycle: it is down; to find the cause, run kubectl nsinit check"},
 		"neither may be read":      {Cluster: refusing(cmdtesting.New(), "namespaces", "namespacelifecycles"), Args: []string{"shop"}, Err: `namespaces "shop" is forbidden: User "jane" cannot get; ` + grant},
 		"it may not be read, YAML": {Cluster: refusing(cmdtesting.New(namespace()), "namespacelifecycles"), Args: []string{"shop", "-o", "yaml"}, Err: `"shop" is forbidden: User "jane" cannot get; ` + grant},
 		"no such format":           {Args: []string{"shop", "-o", "xml"}, Err: `output format "xml", allowed formats are: go-template,go-template-file,json,jsonpath,jsonpath-as-json,jsonpath-file,kyaml,name,template,templatefile,wide,yaml`},
