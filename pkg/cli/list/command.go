@@ -59,10 +59,12 @@ func (o *Options) Run(ctx context.Context) error {
 	if o.All { // a selector on the phase includes them
 		request.Param("fieldSelector", fields.OneTermNotEqualSelector("status.phase", "").String())
 	}
+	var err error
 	if o.Watch {
-		return o.PrintWatch(ctx, request)
+		err = o.PrintWatch(ctx, request)
+	} else {
+		err = o.PrintList(ctx, request, "You have no permission to get a namespace.")
 	}
-	err := o.PrintList(ctx, request, "You have no permission to get a namespace.")
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("%w; an administrator can grant this with the ClusterRole nsinit:tenant", err)
 	}

@@ -52,6 +52,8 @@ func TestList(t *testing.T) {
 		"a broken watch": {http.StatusOK, `{"type":"ADDED","obj`, "watch=true", cmdtesting.Test{Args: []string{"--watch"}, Err: "the watch was interrupted: unexpected EOF"}},
 		"forbidden": {http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"User cannot list"}`, "",
 			cmdtesting.Test{Err: "User cannot list; an administrator can grant this with the ClusterRole nsinit:tenant"}},
+		"forbidden watch": {http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"User cannot list"}`, "watch=true",
+			cmdtesting.Test{Args: []string{"--watch"}, Err: "User cannot list; an administrator can grant this with the ClusterRole nsinit:tenant"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.test.Cluster = cmdtesting.New()
