@@ -45,7 +45,7 @@ func TestCorruptLifecycle(t *testing.T) {
 	reported(t, c, "cannot read NamespaceLifecycle", key, broken.Name)
 	reported(t, c, "waiting for initializer", key, waiting.Name, late.Name)
 
-	c.Dev(t, "kill", "nsinit-controller-manager")
+	c.Dev(t, "stop", "nsinit-controller-manager")
 	c.Dev(t, "start", "nsinit-controller-manager")
 	later := c.CreateNamespace(t, c.Admin)
 	framework.Eventually(t, "the new namespace reports it", func(ctx context.Context) error { return reports(ctx, c, later.Name, key) })

@@ -19,11 +19,18 @@ import (
 // The gate never opens early, and the namespace becomes Ready.
 func TestKill(t *testing.T) {
 	t.Parallel()
-	t.Run("nsinit-apiserver", func(t *testing.T) { killAtEachStep(t, "nsinit-etcd", "nsinit-apiserver") })
-	t.Run("nsinit-controller-manager", func(t *testing.T) { killAtEachStep(t, "nsinit-controller-manager") })
+	t.Run("nsinit-apiserver", func(t *testing.T) {
+		killAtEachStep(t, func(c *framework.Cluster, t *testing.T) {
+			for _, command := range []string{"kill", "start"} {
+				c.Dev(t, command, "nsinit-etcd")
+				c.Dev(t, command, "nsinit-apiserver")
+			}
+		})
+	})
+	t.Run("nsinit-controller-manager", func(t *testing.T) { killAtEachStep(t, (*framework.Cluster).KillController) })
 }
 
-func killAtEachStep(t *testing.T, programs ...string) {
+func killAtEachStep(t *testing.T, restart func(*framework.Cluster, *testing.T)) {
 	t.Helper()
 	c := framework.Connect(t)
 	tenant := c.Tenant(t)
@@ -32,13 +39,8 @@ func killAtEachStep(t *testing.T, programs ...string) {
 	for kill, step := range []string{"after the creation", "in the turn of the first", "after the first", "after the last", "after the deletion"} {
 		t.Run(step, func(t *testing.T) {
 			at := func(now int) {
-				if now != kill {
-					return
-				}
-				for _, command := range []string{"kill", "start"} {
-					for _, program := range programs {
-						c.Dev(t, command, program)
-					}
+				if now == kill {
+					restart(c, t)
 				}
 			}
 			namespace := c.CreateNamespace(t, c.Admin)

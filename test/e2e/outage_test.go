@@ -204,7 +204,7 @@ func TestLostStorage(t *testing.T) {
 		}
 	}
 	// After its restart, the controller finds no NamespaceLifecycles.
-	c.Dev(t, "kill", "nsinit-controller-manager")
+	c.Dev(t, "stop", "nsinit-controller-manager")
 	c.Dev(t, "start", "nsinit-controller-manager")
 	later := c.CreateNamespace(t, c.Admin)
 	c.WaitCondition(t, later.Name, v1alpha1.ConditionInitializing, "True/LifecycleNotCreated", "storage was lost")

@@ -195,6 +195,7 @@ func TestRolloutPauses(t *testing.T) {
 	if err := leader.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	c.DeleteLease(t, "policy-population")
 	existingNamespaces(t, c, 1)
 	c.WaitRollout(t, "pausing", v1alpha1.ReasonRolloutPaused, "0/7 0 0 3 0 3")
 	reached(3)

@@ -87,7 +87,7 @@ func (c *Cluster) ReplaceServer(t *testing.T) {
 	t.Cleanup(func() {
 		c.Dev(t, "start", "nsinit-apiserver")
 		c.WaitServing(t)
-		c.Dev(t, "kill", "nsinit-controller-manager") // its caches are of the other storage
+		c.Dev(t, "stop", "nsinit-controller-manager") // its caches are of the other storage
 		c.Dev(t, "start", "nsinit-controller-manager")
 	})
 }

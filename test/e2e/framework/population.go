@@ -33,9 +33,7 @@ const PopulationUser = "system:serviceaccount:nsinit-system:policy-population"
 // that.
 func (c *Cluster) StartPopulation(t *testing.T, args ...string) *os.Process {
 	t.Helper()
-	t.Cleanup(func() { // after the program was killed
-		_ = c.Core.CoordinationV1().Leases("nsinit-system").Delete(context.Background(), "policy-population", metav1.DeleteOptions{})
-	})
+	t.Cleanup(func() { c.DeleteLease(t, "policy-population") }) // after the program was killed
 	return c.Run(t, "policy-population", append([]string{"--kubeconfig=" + filepath.Join(c.Dir, "policy-population.kubeconfig"), "--v=2"}, args...)...)
 }
 

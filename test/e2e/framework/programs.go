@@ -7,6 +7,8 @@ SPDX-License-Identifier: Apache-2.0
 package framework
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +17,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/hack/dev/controlplane"
 )
@@ -27,6 +32,30 @@ func (c *Cluster) Dev(t *testing.T, command ...string) string {
 		t.Fatalf("%s: %v\n%s", command, err, out)
 	}
 	return string(out)
+}
+
+// KillController waits until nsinit-controller-manager leads, kills it, and starts another one, which leads immediately.
+func (c *Cluster) KillController(t *testing.T) {
+	t.Helper()
+	const program = "nsinit-controller-manager"
+	Eventually(t, program+" leads", func(ctx context.Context) error {
+		lease, err := c.Core.CoordinationV1().Leases("nsinit-system").Get(ctx, program, metav1.GetOptions{})
+		if err == nil && (lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "") {
+			err = errors.New("the Lease has no holder")
+		}
+		return err
+	})
+	c.Dev(t, "kill", program)
+	c.DeleteLease(t, program)
+	c.Dev(t, "start", program)
+}
+
+// DeleteLease deletes the Lease of a killed program, so that the next leader does not wait until it expires.
+func (c *Cluster) DeleteLease(t *testing.T, program string) {
+	t.Helper()
+	if err := c.Core.CoordinationV1().Leases("nsinit-system").Delete(context.Background(), program, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
 }
 
 var builds sync.Map //nolint:gochecknoglobals // each program is built once in a process
