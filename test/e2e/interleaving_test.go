@@ -69,7 +69,7 @@ func (h *history) add(lifecycle *v1alpha1.NamespaceLifecycle) {
 // every kind of write, while stale writes are repeated and the controller is killed and started.
 // No entry is lost, reappears, or is removed out of order, and every namespace becomes Ready.
 func TestInterleavings(t *testing.T) {
-	const namespaces = 20
+	const namespaces, kills = 20, 4
 	seed := framework.Seed(t)
 	c := framework.Connect(t)
 	names := []string{"a.example.com", "b.example.com", "absent.example.com", "d.example.com", "e.example.com"}
@@ -95,15 +95,11 @@ func TestInterleavings(t *testing.T) {
 	group.Go(func() { privileged.repeat(ctx, rand.New(rand.NewPCG(seed, 99))) }) //nolint:gosec // not a secret
 
 	var created []string
-	for range namespaces {
-		created = append(created, c.CreateNamespace(t, c.Admin).Name)
-	}
-	kills := 0
-	for range 4 {
-		time.Sleep(1500 * time.Millisecond)
-		c.Dev(t, "kill", "nsinit-controller-manager")
-		c.Dev(t, "start", "nsinit-controller-manager")
-		kills++
+	for range kills {
+		for range namespaces / kills {
+			created = append(created, c.CreateNamespace(t, c.Admin).Name)
+		}
+		c.KillController(t)
 	}
 	for _, namespace := range created {
 		c.WaitReady(t, namespace)
