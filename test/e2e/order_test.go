@@ -33,43 +33,6 @@ func ordered(name string, after ...string) v1alpha1.RegisteredInitializer {
 	return v1alpha1.RegisteredInitializer{Name: name, Ordering: &v1alpha1.InitializerOrdering{After: after}}
 }
 
-// TestParallel shows the time to Ready of a namespace with ten initializers of one second each: one after the
-// other, and at the same time. It asserts only that none acts before its predecessors.
-func TestParallel(t *testing.T) {
-	const count = 10
-	c := framework.Share(t)
-	work := func(ctx context.Context, _ string, _ *corev1.Namespace) error {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
-			return nil
-		}
-	}
-	kinds := []string{"serial", "parallel"}
-	sets := map[string][]v1alpha1.RegisteredInitializer{}
-	for _, kind := range kinds {
-		for i := range count {
-			one := ordered(fmt.Sprintf("%s-%d.example.com", kind, i))
-			if kind == "serial" {
-				one.Ordering = nil
-			}
-			sets[kind] = append(sets[kind], one)
-			c.RunInitializers(t, work, one.Name)
-		}
-	}
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			c.Configure(t, sets[kind]...)
-			began := time.Now()
-			namespace := c.CreateNamespace(t, c.Admin).Name
-			c.WaitReady(t, namespace)
-			t.Logf("%d initializers of 1s each, %s: Ready after %s", count, kind, time.Since(began).Round(10*time.Millisecond))
-			checkOrder(t, c.WaitCurrent(t, namespace, ""), count)
-		})
-	}
-}
-
 // checkOrder checks that each of a number of planned initializers is done, and began after those for which it waits
 // had ended. The server recorded the times.
 func checkOrder(t *testing.T, lifecycle *v1alpha1.NamespaceLifecycle, count int) {
