@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,37 +22,6 @@ import (
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
-
-// TestIgnoreAtDeadline: an initializer that does not act is skipped at its deadline. Conditions and an event
-// report it. The next one has its turn.
-func TestIgnoreAtDeadline(t *testing.T) {
-	c := framework.Share(t)
-	ignore, seconds := v1alpha1.Ignore, int32(3)
-	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "absent.example.com", FailurePolicy: &ignore, TimeoutSeconds: &seconds},
-		v1alpha1.RegisteredInitializer{Name: "present.example.com"})
-	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `True/InitializersPending waiting for initializer "absent.example.com" (1 of 2) since `, " until ", "when it is skipped")
-	lifecycle := c.WaitCurrent(t, namespace, "present.example.com")
-	entry := lifecycle.Status.Initializers[0]
-	if entry.State != v1alpha1.InitializerSkipped || entry.EndTime.Sub(entry.StartTime.Time) < time.Duration(seconds)*time.Second ||
-		entry.LastActor != "system:serviceaccount:nsinit-system:nsinit-controller-manager" || entry.Message != "skipped at its deadline, after 3s" {
-		t.Errorf("its entry is %+v", entry)
-	}
-	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `"present.example.com" (2 of 2)`)
-	if !c.IsClosed(t, namespace) {
-		t.Error("the gate is open")
-	}
-	c.RemoveFirst(t, namespace)
-	c.WaitReady(t, namespace)
-	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, `True/Initialized every initializer is done except for the skipped ones: ["absent.example.com"]`)
-	c.WaitEvents(t, namespace, "InitializerRunning", "InitializerSkipped", "InitializerRunning", "InitializerDone", v1alpha1.ReasonInitialized)
-	out, err := c.Kubectl("describe", "nsl", namespace)
-	for _, part := range []string{"Skipped", "skipped at its deadline, after 3s", "Done", "kubernetes-admin", "Start Time", "End Time", "Deadline"} {
-		if !strings.Contains(out, part) {
-			t.Errorf("kubectl describe does not show %q: %v\n%s", part, err, out)
-		}
-	}
-}
 
 // TestFailAtDeadline: a configuration cannot be created with Fail, but updated to it. At the deadline, the
 // objects and an event report the failure, and the namespace is deleted.

@@ -217,9 +217,9 @@ func watchCurrent(t *testing.T, c *framework.Cluster, name string) func(want wat
 	}
 }
 
-// TestDeadlinesInParallel: each current initializer has its own deadline. The first one leaves a busy machine the time to report that
-// all three have their turn.
-func TestDeadlinesInParallel(t *testing.T) {
+// TestIgnoreAtDeadline: current initializers that do not act are skipped, each at its own deadline. Conditions, events and kubectl report
+// it. The first deadline leaves a busy machine the time to report that all three have their turn.
+func TestIgnoreAtDeadline(t *testing.T) {
 	c := framework.Share(t)
 	soon, late, stays := ordered("soon.example.com"), ordered("late.example.com"), ordered("stays.example.com")
 	for one, seconds := range map[*v1alpha1.RegisteredInitializer]int32{&soon: 15, &late: 17} {
@@ -232,17 +232,25 @@ func TestDeadlinesInParallel(t *testing.T) {
 	for name, seconds := range map[string]int{"soon.example.com": 15, "late.example.com": 17} {
 		entry := helper.Entry(lifecycle, name)
 		if entry.State != v1alpha1.InitializerSkipped || entry.EndTime.Sub(entry.StartTime.Time) < time.Duration(seconds)*time.Second ||
-			entry.Message != fmt.Sprintf("skipped at its deadline, after %ds", seconds) {
+			entry.LastActor != "system:serviceaccount:nsinit-system:nsinit-controller-manager" || entry.Message != fmt.Sprintf("skipped at its deadline, after %ds", seconds) {
 			t.Errorf("its entry is %+v", entry)
 		}
 	}
 	if first, second := helper.Entry(lifecycle, "soon.example.com"), helper.Entry(lifecycle, "late.example.com"); second.EndTime.Before(first.EndTime) { // a busy machine skips both at the same time
 		t.Errorf("skipped at %s and %s", first.EndTime, second.EndTime)
 	}
+	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `"stays.example.com" (3 of 3)`)
 	if !c.IsClosed(t, namespace) {
 		t.Error("the gate is open")
 	}
 	c.MustPlugin(t, "done", namespace, "stays.example.com")
 	c.WaitReady(t, namespace)
+	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, `True/Initialized every initializer is done except for the skipped ones: ["soon.example.com" "late.example.com"]`)
 	c.WaitEvents(t, namespace, "InitializerRunning", "InitializerRunning", "InitializerRunning", "InitializerSkipped", "InitializerSkipped", "InitializerDone", v1alpha1.ReasonInitialized)
+	out, err := c.Kubectl("describe", "nsl", namespace)
+	for _, part := range []string{"Skipped", "skipped at its deadline, after 15s", "Done", "kubernetes-admin", "Start Time", "End Time", "Deadline"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("kubectl describe does not show %q: %v\n%s", part, err, out)
+		}
+	}
 }
