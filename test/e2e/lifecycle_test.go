@@ -64,12 +64,9 @@ func TestNoInitializers(t *testing.T) {
 	}
 }
 
-// TestAdoption: namespaces that existed before nsinit get a NamespaceLifecycle and stay open. Exempt ones
-// get none.
-func TestAdoption(t *testing.T) {
+// TestExemptFromTheStart: the namespaces of Kubernetes and of nsinit get no NamespaceLifecycle, and stay open.
+func TestExemptFromTheStart(t *testing.T) {
 	c := framework.Share(t)
-	// The dev control plane creates this namespace before the controller runs, and the
-	// exempt ones exist from the start.
 	for _, name := range []string{"default", "kube-system", "kube-public", "nsinit-system"} {
 		if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(context.Background(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("the exempt namespace %s has a NamespaceLifecycle: %v", name, err)
