@@ -65,19 +65,19 @@ func (c *Cluster) Observe(t *testing.T, tenant kubernetes.Interface, namespace *
 	return o
 }
 
-// Check waits for both revisions, and checks that the namespace opened first.
+// Check waits for both revisions, at most for Patience, and checks that the namespace opened first.
 func (o *Observer) Check(t *testing.T) {
 	t.Helper()
 	var opened, written int64
-	for range 2 {
+	for deadline := time.After(Patience); opened == 0 || written == 0; {
 		select {
 		case opened = <-o.Opened:
 		case written = <-o.Written:
-		case <-t.Context().Done():
-			t.Fatal("the test was ended")
+		case <-deadline:
+			t.Fatalf("after %s, the gate opened at revision %d, the tenant's first object is of revision %d", Patience, opened, written)
 		}
 	}
-	if opened == 0 || written <= opened {
+	if written <= opened {
 		t.Errorf("the gate opened at revision %d, the tenant's first object is of revision %d", opened, written)
 	}
 }
