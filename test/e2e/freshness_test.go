@@ -42,7 +42,7 @@ func planOf(x, y int) string {
 func TestFreshness(t *testing.T) {
 	const changes = 60
 	c := framework.Connect(t)
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // not a secret
+	random := rand.New(rand.NewPCG(framework.Seed(t), 0)) //nolint:gosec // not a secret
 	client := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
 	initializers := func(letter string, version int) []v1alpha1.RegisteredInitializer {
 		return framework.Initializers(fmt.Sprintf("v%d-a.%s.example.com", version, letter), fmt.Sprintf("v%d-b.%s.example.com", version, letter))

@@ -153,10 +153,11 @@ func TestProvisionerCrash(t *testing.T) {
 
 	// The kills end before the waits do: on a slow machine, nothing may succeed between two of them.
 	var killer sync.WaitGroup
+	random := rand.New(rand.NewPCG(framework.Seed(t), 0)) //nolint:gosec // not a secret
 	kill := func(times int) {
 		for range times {
-			time.Sleep(time.Duration(200+rand.IntN(800)) * time.Millisecond)
-			if rand.IntN(3) == 0 {
+			time.Sleep(time.Duration(200+random.IntN(800)) * time.Millisecond)
+			if random.IntN(3) == 0 {
 				s.Kill()
 				s.Start("")
 				continue
