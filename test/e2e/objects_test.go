@@ -393,6 +393,10 @@ func (o *objectsTest) workloads() {
 		_ = o.Core.CoreV1().Nodes().Delete(context.WithoutCancel(o.t.Context()), "e2e-objects", metav1.DeleteOptions{})
 	})
 	o.ApplyInput(o.t, strings.ReplaceAll(objectWorkloads, "NAMESPACE", o.namespace))
+	// The CronJob controller has missed a Job, and creates it immediately.
+	missed := fmt.Appendf(nil, `{"status":{"lastScheduleTime":%q}}`, time.Now().Add(-2*time.Minute).UTC().Format(time.RFC3339))
+	_, err := o.Core.BatchV1().CronJobs(o.namespace).Patch(o.t.Context(), "timed", types.MergePatchType, missed, metav1.PatchOptions{}, "status")
+	o.must("set the time of the last Job", err)
 	if pod := o.waitPods("app=deployed"); len(pod.Spec.SchedulingGates) != 3 {
 		o.t.Errorf("the pod of the Deployment has %v", pod.Spec.SchedulingGates)
 	}
