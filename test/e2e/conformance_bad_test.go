@@ -54,18 +54,18 @@ func TestConformanceFindsFaults(t *testing.T) {
 		finish(t, c)
 		return string(out), err
 	}
-	for fault, test := range map[string]string{
-		"does nothing":         "Order",
-		"acts before its turn": "Order",
-		"cannot act twice":     "Crash",
-		"leaves things behind": "DeletionWhileInitializing",
-		"removes the others":   "Alongside",
+	for fault, want := range map[string]struct{ test, message string }{
+		"does nothing":         {"Order", `the initializer has removed itself, but: configmaps "made" not found`},
+		"acts before its turn": {"Order", "the initializer acted before its turn"},
+		"cannot act twice":     {"Crash", `configmaps \"made\" already exists`},
+		"leaves things behind": {"DeletionWhileInitializing", "is removed, but: it is still there"},
+		"removes the others":   {"Alongside", `the initializer ended the turn of "`},
 	} {
 		t.Run(fault, func(t *testing.T) {
-			out, err := run(t, fault, "^TestHelperBadInitializer$/^"+test+"$")
+			out, err := run(t, fault, "^TestHelperBadInitializer$/^"+want.test+"$")
 			var exit *exec.ExitError
-			if !errors.As(err, &exit) || !strings.Contains(out, "--- FAIL: TestHelperBadInitializer/"+test) {
-				t.Errorf("%v, want test %s to fail\n%s", err, test, out)
+			if !errors.As(err, &exit) || !strings.Contains(out, "--- FAIL: TestHelperBadInitializer/"+want.test) || !strings.Contains(out, want.message) {
+				t.Errorf("%v, want test %s to fail with %q\n%s", err, want.test, want.message, out)
 			}
 		})
 	}
@@ -147,7 +147,7 @@ func TestHelperBadInitializer(t *testing.T) {
 		}
 	}
 	finalize := func(_ context.Context, namespace *corev1.Namespace) error {
-		things.set(namespace.UID, false)
+		things.set(namespace.UID, fault == "leaves things behind")
 		return nil
 	}
 	patience := framework.Patience
@@ -157,11 +157,7 @@ func TestHelperBadInitializer(t *testing.T) {
 	conformance.Run(t, conformance.Suite{
 		Config: c.Admin, Name: badInitializerName, Patience: patience, Namespaces: 12,
 		Start: func(t *testing.T) func() {
-			options := initializer.Options{Name: badInitializerName, Core: c.Core, Nsinit: c.Nsinit, Initialize: initialize}
-			if fault != "leaves things behind" {
-				options.Finalize = finalize
-			}
-			runner, err := initializer.New(options)
+			runner, err := initializer.New(initializer.Options{Name: badInitializerName, Core: c.Core, Nsinit: c.Nsinit, Initialize: initialize, Finalize: finalize})
 			if err != nil {
 				t.Fatal(err)
 			}
