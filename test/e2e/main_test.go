@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	// These tests take half a minute or more.
 	framework.Main(m, "TestReplicas", "TestStrictNameReuse", "TestStrictNameReuseFull", "TestDeletionStorm", "TestBothStories",
 		"TestConformanceFindsFaults", "TestObjectConformanceFindsFaults", "TestKill", "TestProtocolInShell", "TestSystemControllers",
-		"TestServed", "TestProtocol", "TestClusterAdmission", "TestNamespaceTermination", "TestFullVolume", "TestWhyFixPrograms",
+		"TestServed", "TestProtocol", "TestClusterAdmission", "TestNamespaceTermination", "TestFullVolume",
 		"TestSecurityMatrix", "TestProvisionerConformance", "TestCertificates", "TestLostStorage", "TestFullQuota", "TestWhyStuck",
 		"TestPluginRBAC", "TestConformance", "TestProvisionerCrash", "TestCorruptLifecycle", "TestWhyNsinit", "TestFreeze",
 		"TestContentIsKept", "TestWhyFix", "TestEtcdOutage")

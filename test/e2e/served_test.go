@@ -38,7 +38,8 @@ type servedTest struct {
 
 const shellInitializer = "shell.example.com"
 
-// TestServed: each initializer shows whether a program serves it, and activation: WhenServed applies from the first report on.
+// TestServed: each initializer shows whether a program serves it, and activation: WhenServed applies from the first report on. A remedy
+// skips an initializer whose program does not report any more and has no pods.
 func TestServed(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, framework.ConfigMapRule())
@@ -66,6 +67,9 @@ func TestServed(t *testing.T) {
 	if finding := c.WaitWhy(t, after, diagnosis.InitializerSlow, diagnosis.Stuck); !strings.Contains(finding.Message, `the program of initializer "shell.example.com" runs: user "`) {
 		t.Errorf("it says %s", finding.Message)
 	}
+	if found := fixes(t, c, after); len(found) > 0 {
+		t.Errorf("it has reported, and it proposes %s", framework.JSON(t, found))
+	}
 	c.RemoveFirst(t, after)
 	c.WaitReady(t, after)
 	s.reportAsOthers(t)
@@ -83,9 +87,13 @@ func TestServed(t *testing.T) {
 	if out, _, _ := c.Plugin(t, "check"); !strings.Contains(out, `initializer "policy-population.nsinit.dev" of configuration "`+s.configuration+`" is not served: user `) {
 		t.Errorf("check says\n%s", out)
 	}
+	applyFix(t, c, waiting, diagnosis.InitializerPending)
+	// The shell was served once, so the namespace waits for it.
+	if lifecycle := c.WaitCurrent(t, waiting, shellInitializer); !slices.Contains(lifecycle.Spec.Skipped, framework.PopulationInitializer) {
+		t.Errorf("the skip is not recorded: %s", framework.JSON(t, lifecycle))
+	}
 	c.StartPopulation(t)
 	s.waitServed(t, "1/2")
-	c.WaitCurrent(t, waiting, shellInitializer) // it was served once, so the namespace waits
 }
 
 // apply registers the initializers by kubectl until the test ends, and checks the warnings.

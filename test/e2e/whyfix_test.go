@@ -16,17 +16,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -167,28 +163,15 @@ func TestWhyFix(t *testing.T) {
 	c.WaitNoNamespace(t, namespace)
 }
 
-// TestWhyFixPrograms: an initializer is skipped whose program does not report any more and has no pods. The finalizers of a dead
-// controller are removed from objects, and not from spec.finalizers: another controller may have added them.
-func TestWhyFixPrograms(t *testing.T) {
+// TestWhyFixContent: the finalizers of a dead controller are removed from objects, and not from spec.finalizers: another controller may have
+// added them.
+func TestWhyFixContent(t *testing.T) {
 	c := framework.Connect(t)
-	configuration := c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}).Name
-	_, config := c.ServiceAccount(t, rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespaceinitializerconfigurations/status"}, Verbs: []string{"patch"}},
-		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{v1alpha1.ResourceInitializers}, ResourceNames: []string{"one.example.com"}, Verbs: []string{v1alpha1.VerbInitialize}})
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true})
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCurrent(t, namespace, "one.example.com")
-	framework.Eventually(t, "the report", func(ctx context.Context) error {
-		patch := fmt.Appendf(nil, `{"status":{"initializers":[{"name":"one.example.com","reportTime":%q}]}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
-		_, err := versioned.NewForConfigOrDie(config).NsinitV1alpha1().NamespaceInitializerConfigurations().Patch(ctx, configuration, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-		return err
-	})
-	if found := fixes(t, c, namespace); len(found) > 0 {
-		t.Errorf("it has just reported, and it proposes %s", framework.JSON(t, found))
-	}
-	applyFix(t, c, namespace, diagnosis.InitializerPending)
+	c.MustPlugin(t, "skip", namespace, "one.example.com")
 	c.WaitReady(t, namespace)
-	if lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{}); err != nil || !slices.Contains(lifecycle.Spec.Skipped, "one.example.com") {
-		t.Errorf("the skip is not recorded: %s %v", framework.JSON(t, lifecycle), err)
-	}
 
 	controller := framework.UniqueName("billing")
 	c.ApplyInput(t, stopped(controller))
