@@ -526,9 +526,13 @@ func TestPopulationLabels(t *testing.T) {
 		}
 		waitValue(t, c, namespace, "followed", tier)
 	}
-	// A namespace that is not selected any more keeps its objects.
-	if out, err := c.Kubectl("label", "namespace", namespace, "tier-"); err != nil {
-		t.Fatal(err, out)
+	// A namespace that is not selected any more keeps its objects. The first round has ended when the effect of the second one shows.
+	c.Populate(t, "marker", repaired(framework.ConfigMapManifest("marker", `${namespaceObject.metadata.labels["round"]}`)))
+	for _, round := range []string{"first", "second"} {
+		if out, err := c.Kubectl("label", "namespace", namespace, "tier-", "round="+round, "--overwrite"); err != nil {
+			t.Fatal(err, out)
+		}
+		waitValue(t, c, namespace, "marker", round)
 	}
 	waitValue(t, c, namespace, "followed", "second")
 	waitValue(t, c, namespace, "for-new-ones", "gone")
