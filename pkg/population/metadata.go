@@ -10,11 +10,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -56,9 +56,6 @@ func compileMetadata(environment *expressions.Environment, spec *v1alpha1.Popula
 			for _, problem := range utilvalidation.IsQualifiedName(strings.ToLower(key)) {
 				errs = append(errs, field.Invalid(at, key, problem))
 			}
-			if own := ownKey(spec, of[key].(string)); own != "" {
-				errs = append(errs, field.Forbidden(at, fmt.Sprintf("the expression reads %s, which namespaceMetadata sets: each value would cause the next one", own)))
-			}
 			switch {
 			case strings.HasPrefix(key, v1alpha1.GroupName+"/") || key == corev1.LabelMetadataName:
 				errs = append(errs, field.Forbidden(at, "nsinit or Kubernetes sets it"))
@@ -70,19 +67,6 @@ func compileMetadata(environment *expressions.Environment, spec *v1alpha1.Popula
 	}
 	template, templateErrs := environment.Template(values, path)
 	return template, append(errs, templateErrs...)
-}
-
-// ownKey returns a key of a spec that an expression in a value reads, or nothing.
-func ownKey(spec *v1alpha1.PopulationNamespaceMetadata, value string) string {
-	if !strings.Contains(value, "${") {
-		return ""
-	}
-	for _, key := range slices.Concat(slices.Sorted(maps.Keys(spec.Labels)), slices.Sorted(maps.Keys(spec.Annotations))) {
-		if regexp.MustCompile(`\.(labels|annotations)(\.|\[\??["'])` + regexp.QuoteMeta(key) + `([^-\w./]|$)`).MatchString(value) {
-			return key
-		}
-	}
-	return ""
 }
 
 // metadataOf returns the content of a namespace with rendered labels and annotations.
@@ -100,6 +84,18 @@ func metadataOf(namespace string, rendered map[string]any, path *field.Path) (*u
 	}
 	rendered["name"] = namespace
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": rendered}}, nil
+}
+
+// settles returns an error if the rendered labels and annotations would be other ones once the namespace has them: each repair would then
+// cause the next one.
+func (m *manifest) settles(namespace *corev1.Namespace, content *unstructured.Unstructured) error {
+	labeled := namespace.DeepCopy()
+	labeled.Labels, labeled.Annotations = labels.Merge(labeled.Labels, content.GetLabels()), labels.Merge(labeled.Annotations, content.GetAnnotations())
+	again, _, err := m.render("", namespace.Name, expressions.KnownVariables(labeled))
+	if err == nil && !equality.Semantic.DeepEqual(content, again) {
+		err = field.Forbidden(m.path, "the values change once they are set: an expression with driftPolicy Repair must not read what namespaceMetadata sets")
+	}
+	return err
 }
 
 // isMetadata reports whether an entry is labels and annotations of its namespace.

@@ -98,20 +98,24 @@ func TestMetadataValues(t *testing.T) {
 	}
 }
 
-// TestOwnKey: an expression that reads a key that the same population sets would change the namespace again and again.
-func TestOwnKey(t *testing.T) {
-	for value, refused := range map[string]bool{
-		`${namespaceObject.metadata.annotations["example.com/note"] + "!"}`: true,
-		`${namespaceObject.metadata.labels.name}`:                           true,
-		`${namespaceObject.metadata.labels.names}`:                          false,
-		`${namespaceObject.metadata.annotations["example.com/note.2"]}`:     false,
-		`${namespaceObject.metadata.name}`:                                  false,
-		`.labels.name`:                                                      false,
+// TestSettles: repairs of values that read what they set would never end.
+func TestSettles(t *testing.T) {
+	for value, settles := range map[string]bool{
+		`${namespaceObject.metadata.annotations["example.com/note"] + "!"}`:        false,
+		`${namespaceObject.metadata.labels.team.replace("a", "b")}`:                true,
+		`${namespaceObject.metadata.annotations["example.com/note"].lowerAscii()}`: true,
 	} {
-		_, errs := Compile("p", &v1alpha1.NamespacePopulationSpec{NamespaceMetadata: &v1alpha1.PopulationNamespaceMetadata{
-			Labels: map[string]string{"name": "shop"}, Annotations: map[string]string{"example.com/note": "x", "example.com/other": value}}})
-		if refused != (len(errs) == 1) || refused && errs[0].Field != "spec.namespaceMetadata.annotations[example.com/other]" {
-			t.Errorf("%s: %v", value, errs)
+		for _, drift := range []v1alpha1.DriftPolicyType{v1alpha1.DriftRepair, v1alpha1.DriftIgnore} {
+			population, errs := Compile("p", &v1alpha1.NamespacePopulationSpec{NamespaceMetadata: &v1alpha1.PopulationNamespaceMetadata{
+				Labels: map[string]string{"other": "x"}, Annotations: map[string]string{"example.com/note": value}, DriftPolicy: drift}})
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "a"}, Annotations: map[string]string{"example.com/note": "Y"}}}
+			got := Render([]*Population{population}, namespace)[0]
+			if refused := got.Err != nil && got.Content == nil; refused != (!settles && drift == v1alpha1.DriftRepair) {
+				t.Errorf("%s, %s: %+v", value, drift, got)
+			}
 		}
 	}
 }

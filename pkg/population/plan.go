@@ -87,12 +87,12 @@ func Plan(mode Mode, of string, populations []*Population, wanted []Object, inve
 		if mode == RollOut && of == "" && object.Scope != v1alpha1.ScopeAll {
 			mode = Initialize
 		}
-		isSuperseded := func() bool { return isSuperseded(object, wanted[i+1:], inventory) }
+		isSuperseded := func() bool { return isSuperseded(wanted, i, inventory) }
 		current := object.current(entries)
 		switch {
 		case mode == Repair && object.DriftPolicy != v1alpha1.DriftRepair:
 			tasks = append(tasks, kept(ignored(entries))...)
-		case mode == Repair && (object.Scope == v1alpha1.ScopeAll && current == nil || isSuperseded()):
+		case mode == Repair && (object.Scope == v1alpha1.ScopeAll && current == nil || isSuperseded() || !object.belongsTo(inventory, wanted)):
 			tasks = append(tasks, kept(entries)...)
 		case object.Err != nil:
 			tasks = append(tasks, reported(object, entries, mode == RollOut && current != nil)...)
@@ -154,12 +154,12 @@ func ignored(entries []v1alpha1.PopulatedObject) []v1alpha1.PopulatedObject {
 	return entries
 }
 
-// isSuperseded reports whether a later manifest of the same object was applied, or is about to be. To repair both would
+// isSuperseded reports whether a later manifest of the same object as wanted[i] was applied, or is about to be. To repair both would
 // change the object each time, and each change would start the next repair.
-func isSuperseded(object Object, later []Object, known []v1alpha1.PopulatedObject) bool {
-	return slices.ContainsFunc(later, func(l Object) bool {
-		return l.Err == nil && l.Identity == object.Identity &&
-			(l.isIn(known) || l.DriftPolicy == v1alpha1.DriftRepair && l.Scope != v1alpha1.ScopeAll)
+func isSuperseded(wanted []Object, i int, known []v1alpha1.PopulatedObject) bool {
+	return slices.ContainsFunc(wanted[i+1:], func(later Object) bool {
+		return later.Err == nil && later.Identity == wanted[i].Identity &&
+			(later.isIn(known) || later.DriftPolicy == v1alpha1.DriftRepair && later.Scope != v1alpha1.ScopeAll && later.belongsTo(known, wanted))
 	})
 }
 

@@ -40,6 +40,10 @@ func repair(o *Object) { o.DriftPolicy = v1alpha1.DriftRepair }
 func broken(o *Object) {
 	o.Content, o.Identity, o.APIVersion, o.Err = nil, Identity{}, "", errors.New("broken")
 }
+
+// later makes a population that is newer than the namespace.
+func later(o *Object) { o.Population, o.isLater = "later", true }
+
 func ofAll(o *Object) { o.Scope = v1alpha1.ScopeAll }
 func hashed(hash string) func(*Object) {
 	return func(o *Object) { o.Hash = hash }
@@ -105,11 +109,17 @@ func TestPlan(t *testing.T) {
 			want:   []string{"apply a x Applied", "keep b y Conflict", "keep c z Failed"}},
 		"with scope All, what was rolled out is repaired, and a change is not": {known: []v1alpha1.PopulatedObject{entryAs("a", "x", withHash("1")), entryAs("b", "y", withHash("1"))}, exists: []string{"a", "b"}, open: true,
 			wanted: []Object{wantedAs("a", "x", repair, ofAll, hashed("1")), wantedAs("b", "y", repair, ofAll, hashed("2"))}, want: []string{"apply a x Applied", "keep b y Applied"}},
+		"a population that is newer than the namespace": {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, wanted: []Object{wantedAs("a", "x"), wantedAs("b", "y", repair, later)}, exists: []string{"a", "b"}, open: true,
+			want: []string{"keep a x Applied"}},
+		"an object that moved to a population that is newer": {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, wanted: []Object{wantedAs("b", "x", repair, later)}, exists: []string{"b"}, open: true,
+			want: []string{"apply b x Pending"}},
 		"with scope New, a change is applied": {known: []v1alpha1.PopulatedObject{entryAs("a", "x", withHash("1"))}, exists: []string{"a"}, open: true,
 			wanted: []Object{wantedAs("a", "x", repair, hashed("2"))}, want: []string{"apply a x Applied"}},
 		"with scope All, a new namespace gets everything": {wanted: []Object{wantedAs("a", "x", ofAll)}, exists: []string{"a"}, want: []string{"apply a x Pending"}},
 		"of two manifests of one object, the later one is repaired": {known: []v1alpha1.PopulatedObject{entryAs("a", "x"), entryAs("b", "x")}, exists: []string{"a", "b"}, open: true,
 			wanted: []Object{wantedAs("a", "x", repair), wantedAs("b", "x", repair)}, want: []string{"keep a x Applied", "apply b x Applied"}},
+		"the later one is of a population that is newer than the namespace": {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, exists: []string{"a"}, open: true,
+			wanted: []Object{wantedAs("a", "x", repair), wantedAs("b", "x", repair, later)}, want: []string{"apply a x Applied"}},
 		"also if it is new": {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, exists: []string{"a", "b"}, open: true,
 			wanted: []Object{wantedAs("a", "x", repair), wantedAs("b", "x", repair)}, want: []string{"keep a x Applied", "apply b x Pending"}},
 		"the later one is the tenants'": {known: []v1alpha1.PopulatedObject{entryAs("a", "x"), entryAs("b", "x")}, exists: []string{"a", "b"}, open: true,

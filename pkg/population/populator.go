@@ -138,11 +138,6 @@ func (p *Populator) change(ctx context.Context, namespace *corev1.Namespace, mod
 				return nil, err
 			}
 		}
-		if mode == Repair {
-			wanted = slices.DeleteFunc(wanted, func(object Object) bool {
-				return !find(populations, object.Population).mayRepair(namespace, inventory.Status.Objects)
-			})
-		}
 		tasks = Plan(mode, of.Name, populations, wanted, inventory.Status.Objects)
 		isNew = inventory.UID == ""
 		announced, err := p.announce(ctx, inventory, tasks)

@@ -57,6 +57,8 @@ type Object struct {
 	Err error
 	// Hash identifies a content whose drift is repaired. Otherwise, it is empty: the object is not changed after it was created.
 	Hash string
+	// isLater says that its population has scope New, and was created after the namespace.
+	isLater bool
 	// ready is when the stored object is ready, in addition to what its kind needs. Nil: when it is applied.
 	ready *expressions.Condition
 }
@@ -88,6 +90,14 @@ func (o *Object) current(inventory []v1alpha1.PopulatedObject) *v1alpha1.Populat
 	return &inventory[i]
 }
 
+// belongsTo reports whether an open namespace with an inventory gets what it does not have of the object's population: with scope New, only
+// a namespace that was created while the population existed does. Objects that moved from a former manifest stay.
+func (o *Object) belongsTo(inventory []v1alpha1.PopulatedObject, wanted []Object) bool {
+	return !o.isLater || slices.ContainsFunc(inventory, func(entry v1alpha1.PopulatedObject) bool {
+		return entry.Population == o.Population || IdentityOf(entry) == o.Identity && !slices.ContainsFunc(wanted, func(w Object) bool { return KeyOf(entry) == w.Key })
+	})
+}
+
 // movedFrom returns the UID of the object if it was applied for a manifest that has it no more, and its drift was repaired: tenants
 // could not change it. wanted are the objects of all manifests.
 func (o *Object) movedFrom(inventory []v1alpha1.PopulatedObject, wanted []Object) types.UID {
@@ -97,13 +107,6 @@ func (o *Object) movedFrom(inventory []v1alpha1.PopulatedObject, wanted []Object
 		}
 	}
 	return ""
-}
-
-// mayRepair reports whether a repair may apply what an open namespace does not have of the population yet: with scope New, only namespaces
-// that were created while the population existed get its manifests. Later changes of their labels or of the population count, too.
-func (p *Population) mayRepair(namespace *corev1.Namespace, inventory []v1alpha1.PopulatedObject) bool {
-	return p.Scope == v1alpha1.ScopeAll || !namespace.CreationTimestamp.Before(&p.Created) ||
-		slices.ContainsFunc(inventory, func(entry v1alpha1.PopulatedObject) bool { return entry.Population == p.Name })
 }
 
 // has reports whether a population has a manifest, whether a namespace gets it or not.
@@ -129,7 +132,13 @@ func Render(populations []*Population, namespace *corev1.Namespace) []Object {
 			if !wanted {
 				continue
 			}
-			object := Object{Key: Key{p.Name, m.Name}, Scope: p.Scope, DriftPolicy: m.DriftPolicy, PrunePolicy: m.PrunePolicy, Content: content, Err: err, Hash: m.hash(content), ready: m.ready}
+			if m.Name == metadataManifest && m.DriftPolicy == v1alpha1.DriftRepair && err == nil {
+				if err = m.settles(namespace, content); err != nil {
+					content = nil
+				}
+			}
+			object := Object{Key: Key{p.Name, m.Name}, Scope: p.Scope, DriftPolicy: m.DriftPolicy, PrunePolicy: m.PrunePolicy, Content: content, Err: err, Hash: m.hash(content), ready: m.ready,
+				isLater: p.Scope != v1alpha1.ScopeAll && namespace.CreationTimestamp.Before(&p.Created)}
 			if content != nil {
 				object.APIVersion = content.GetAPIVersion()
 				object.Identity = IdentityOf(v1alpha1.PopulatedObject{Population: p.Name, Manifest: m.Name, APIVersion: object.APIVersion, Kind: content.GetKind(), Name: content.GetName()})

@@ -75,9 +75,9 @@ func (r *Runner) reportOnce(ctx context.Context) error {
 			if i < 0 {
 				continue
 			}
-			if want := r.options.Registration; want != nil && want.Configuration == configuration.Name && r.align(&configuration.Initializers[i]) {
+			if want := r.options.Registration; want != nil && want.Configuration == configuration.Name && configuration.DeletionTimestamp == nil && r.align(&configuration.Initializers[i]) {
 				if _, err := client.NamespaceInitializerConfigurations().Update(ctx, &configuration, metav1.UpdateOptions{}); err != nil {
-					errs = append(errs, fmt.Errorf("cannot update the entry in configuration %q: %w", configuration.Name, err))
+					errs = append(errs, r.withRemedy(fmt.Errorf("cannot update the entry in configuration %q: %w", configuration.Name, err)))
 				}
 			}
 			_, err := client.NamespaceInitializerConfigurations().Patch(ctx, configuration.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")

@@ -232,7 +232,7 @@ func TestIgnoreAtDeadline(t *testing.T) {
 	for name, seconds := range map[string]int{"soon.example.com": 15, "late.example.com": 17} {
 		entry := helper.Entry(lifecycle, name)
 		if entry.State != v1alpha1.InitializerSkipped || entry.EndTime.Sub(entry.StartTime.Time) < time.Duration(seconds)*time.Second ||
-			entry.LastActor != "system:serviceaccount:nsinit-system:nsinit-controller-manager" || entry.Message != fmt.Sprintf("skipped at its deadline, after %ds", seconds) {
+			entry.LastActor != "system:serviceaccount:nsinit-system:nsinit-controller-manager" || entry.Message != fmt.Sprintf("skipped at its deadline of %ds", seconds) {
 			t.Errorf("its entry is %+v", entry)
 		}
 	}
@@ -248,7 +248,7 @@ func TestIgnoreAtDeadline(t *testing.T) {
 	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, `True/Initialized every initializer is done except for the skipped ones: ["soon.example.com" "late.example.com"]`)
 	c.WaitEvents(t, namespace, "InitializerRunning", "InitializerRunning", "InitializerRunning", "InitializerSkipped", "InitializerSkipped", "InitializerDone", v1alpha1.ReasonInitialized)
 	out, err := c.Kubectl("describe", "nsl", namespace)
-	for _, part := range []string{"Skipped", "skipped at its deadline, after 15s", "Done", "kubernetes-admin", "Start Time", "End Time", "Deadline"} {
+	for _, part := range []string{"Skipped", "skipped at its deadline of 15s", "Done", "kubernetes-admin", "Start Time", "End Time", "Deadline"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("kubectl describe does not show %q: %v\n%s", part, err, out)
 		}

@@ -175,13 +175,11 @@ func (c *Controller) addFinalizers(ctx context.Context, s state) error {
 }
 
 // endInitialization skips the pending initializers of a namespace that a user opened. Participants
-// still clean up after it, so the built-in initializer acts first if it is pending. The lifecycle
+// still clean up after it, so the finalizers are added first. The lifecycle
 // stores the user before the list of pending initializers is removed. Each of the writes can be retried.
 func (c *Controller) endInitialization(ctx context.Context, s state) error {
-	if slices.Contains(helper.Pending(s.lifecycle), v1alpha1.InitializerLifecycle) {
-		if err := c.addFinalizers(ctx, s); err != nil {
-			return utilapierrors.IgnoreAbsent(err)
-		}
+	if err := c.addFinalizers(ctx, s); err != nil {
+		return utilapierrors.IgnoreAbsent(err)
 	}
 	lifecycle, message := s.lifecycle.DeepCopy(), openedByHandMessage(s)
 	changed := meta.SetStatusCondition(&lifecycle.Status.Conditions, metav1.Condition{
@@ -252,7 +250,7 @@ func (c *Controller) failNamespace(ctx context.Context, s state) error {
 // initializer added them, for example because the etcd of Kubernetes was restored. The event of that write re-queues the name.
 func (c *Controller) openGate(ctx context.Context, s state) error {
 	if len(missingFinalizers(s)) > 0 {
-		return c.addFinalizers(ctx, s)
+		return utilapierrors.IgnoreAbsent(c.addFinalizers(ctx, s))
 	}
 	read, namespace := s.namespace, s.namespace.DeepCopy()
 	delete(namespace.Labels, v1alpha1.LabelInitializing)

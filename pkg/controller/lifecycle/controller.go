@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -244,11 +246,25 @@ func (c *Controller) handle(ctx context.Context, name string) error {
 	}
 	frozenErr := c.reportFrozen(ctx, name)
 	step, err := c.reconcile(ctx, name)
+	if isOutage(err) {
+		c.turns.interrupt(c.Clock.Now())
+	}
 	if err != nil && !apierrors.IsConflict(err) && !errors.Is(err, errExists) {
 		c.Metrics.failures.Inc()
 	}
 	c.reportFailing(ctx, name, step, err)
 	return errors.Join(err, frozenErr)
+}
+
+// isOutage says whether a request failed because a server does not work, and not because of what was requested.
+func isOutage(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		code := status.Status().Code
+		return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || apierrors.IsNotFound(err) && !utilapierrors.IsAbsent(err)
+	}
+	var transport *url.Error
+	return errors.As(err, &transport)
 }
 
 // reconcile takes the next step for a name, and returns it with its error. The caches only suggest a step. Most steps are taken only if live
@@ -346,9 +362,6 @@ func (c *Controller) readLifecycle(ctx context.Context, name string, s *state) e
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	lifecycle, err := c.client.Get(reading, name, metav1.GetOptions{})
-	if err != nil && !utilapierrors.IsAbsent(err) {
-		c.turns.interrupt(c.Clock.Now())
-	}
 	switch {
 	case utilapierrors.IsAbsent(err):
 		lifecycle = nil

@@ -56,7 +56,7 @@ func (c *Controller) measure(ctx context.Context, name string, s *state) {
 		return
 	}
 	s.objects.since = initializedAt(s.lifecycle)
-	begun := earlier(seen[objectsTurn], s.objects.since.Add(timing.MaxClockSkew)) // this process may have restarted
+	begun := earlier(seen[objectsTurn].at, s.objects.since.Add(timing.MaxClockSkew)) // this process may have restarted
 	left := c.opensAt(s.objects.missing, begun).Sub(now)
 	s.timers = timers{}
 	if left <= 0 {
@@ -126,10 +126,13 @@ func (c *Controller) recordOpening(namespace *corev1.Namespace, missing []*objec
 	c.Events.Event(namespace, kind, report.reason, "The namespace is open: "+report.message)
 }
 
-// objectCounts says whether an object appears in a namespace that is closed or new, and not in one where a tenant can replace it.
+// maxBacklog is how long after a namespace the controllers of Kubernetes may create its objects.
+const maxBacklog = 10 * time.Minute
+
+// objectCounts says whether an object appears in a namespace that waited for it, or is new, and not in one where a tenant can replace it.
 func (c *Controller) objectCounts(object *metav1.PartialObjectMetadata) bool {
 	namespace, err := c.namespaces.Get(object.Namespace)
-	return err != nil || helper.IsClosed(namespace) || object.CreationTimestamp.Sub(namespace.CreationTimestamp.Time) <= c.RequiredTimeout
+	return err != nil || helper.IsClosed(namespace) || openedWithout(namespace) || object.CreationTimestamp.Sub(namespace.CreationTimestamp.Time) <= maxBacklog
 }
 
 // objectChanged re-queues a namespace that may wait for a required object.

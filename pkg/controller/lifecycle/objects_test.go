@@ -218,6 +218,11 @@ nsinit_lifecycle_gate_openings_without_object_total{object="serviceaccounts/defa
 	}
 }
 
+// lacking is a namespace that was opened without an object.
+func lacking(n *corev1.Namespace) {
+	n.Status.Conditions = []corev1.NamespaceCondition{{Type: v1alpha1.ConditionReady, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonObjectsMissing}}
+}
+
 // TestObjectCounts: what appears in an open namespace that is not new proves nothing, because a tenant can create it.
 func TestObjectCounts(t *testing.T) {
 	closed := newRequiring(t, namespace(closed), aLifecycle())
@@ -230,8 +235,9 @@ func TestObjectCounts(t *testing.T) {
 		want bool
 	}{
 		"a closed namespace": {closed, "ns", since.Add(time.Hour), true},
-		"a new one":          {open, "ns", since.Add(5 * time.Second), true},
-		"an open one":        {open, "ns", since.Add(6 * time.Second), false},
+		"a new one":          {open, "ns", since.Add(maxBacklog), true},
+		"an open one":        {open, "ns", since.Add(maxBacklog + time.Second), false},
+		"one without it":     {newRequiring(t, namespace(lacking), aLifecycle()), "ns", since.Add(time.Hour), true},
 		"an unknown one":     {open, "other", since.Add(time.Hour), true},
 	} {
 		if got := test.in.objectCounts(account(test.name, test.at)); got != test.want {

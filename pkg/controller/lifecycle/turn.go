@@ -46,51 +46,80 @@ type timers struct {
 // objectsTurn stands for the wait for required objects among the initializers of a lifecycle.
 const objectsTurn = ""
 
+const (
+	// outageGap is the longest time between two failed requests of one outage. One failure may be a restart of a server.
+	outageGap = 2 * readTimeout
+	// grace is what is left of a deadline after an outage, at least. Until then, each initializer that uses the SDK has tried again.
+	grace = time.Minute
+)
+
 // turns stores when this process first saw each turn. The clock of the server that wrote the start
 // time may differ. The time since this process saw the turn is never longer than the turn.
 type turns struct {
 	mu   sync.Mutex
 	seen map[string]sightings
-	// unread is when this process last failed to read lifecycles. Initializers may have failed to act, too.
-	unread time.Time
+	outages
+	// failed is when a request last failed.
+	failed time.Time
 }
 
-// interrupt restarts every deadline.
-func (t *turns) interrupt(now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.unread = now
-}
-
-// interrupted returns when this process last failed to read lifecycles, or zero.
-func (t *turns) interrupted() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.unread
+// outages are the times in which this process could not read or write lifecycles or namespaces. Initializers can hardly act then.
+type outages struct {
+	// lost is how long they lasted in total, and end when the last one was last seen.
+	lost time.Duration
+	end  time.Time
 }
 
 // sightings are the times at which the turns of one lifecycle were first seen, by initializer.
 type sightings struct {
 	lifecycle types.UID
-	at        map[string]time.Time
+	at        map[string]sighting
 	// announced are the initializers whose turn an event has reported.
 	announced sets.Set[string]
 }
 
+// sighting is when a turn was first seen, and how long outages had lasted until then.
+type sighting struct {
+	at   time.Time
+	lost time.Duration
+}
+
+// interrupt records that a request failed because a server does not work.
+func (t *turns) interrupt(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if gap := now.Sub(t.failed); !t.failed.IsZero() && gap < outageGap {
+		t.lost, t.end = t.lost+max(gap, 0), later(t.end, now)
+	}
+	t.failed = later(t.failed, now)
+}
+
+// interrupted returns the outages until now.
+func (t *turns) interrupted() outages {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.outages
+}
+
+// deadline returns when a turn has lasted for a timeout, without outages. After the last one, an initializer has a minute, or its timeout.
+func (o outages) deadline(turn sighting, timeout time.Duration) time.Time {
+	return later(turn.at.Add(timeout+o.lost-turn.lost), o.end.Add(min(timeout, grace)))
+}
+
 // firstSeen returns when each of the current turns of a lifecycle was first seen, which may be now. It forgets all others.
-func (t *turns) firstSeen(name string, lifecycle *v1alpha1.NamespaceLifecycle, current []string, now time.Time) map[string]time.Time {
+func (t *turns) firstSeen(name string, lifecycle *v1alpha1.NamespaceLifecycle, current []string, now time.Time) map[string]sighting {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if lifecycle == nil || len(current) == 0 {
 		delete(t.seen, name)
 		return nil
 	}
-	before, after := t.seen[name], sightings{lifecycle: lifecycle.UID, at: map[string]time.Time{}}
+	before, after := t.seen[name], sightings{lifecycle: lifecycle.UID, at: map[string]sighting{}}
 	if before.lifecycle != lifecycle.UID {
 		before = sightings{}
 	}
 	for _, initializer := range current {
-		after.at[initializer] = cmp.Or(before.at[initializer], now)
+		after.at[initializer] = cmp.Or(before.at[initializer], sighting{now, t.lost})
 	}
 	after.announced = before.announced.Intersection(sets.New(current...))
 	t.seen[name] = after
@@ -114,9 +143,9 @@ func (t *turns) announce(lifecycle *v1alpha1.NamespaceLifecycle, initializers []
 	return first
 }
 
-// measureTurns returns the state of the current turns, which were first seen at these times. A deadline counts only the time in which this
-// process could read lifecycles: after an outage or a restored storage, no namespace is deleted or opened because of the time before.
-func measureTurns(lifecycle *v1alpha1.NamespaceLifecycle, seen map[string]time.Time, unread, now time.Time, stalledAfter time.Duration) timers {
+// measureTurns returns the state of the current turns, which were first seen at these times. The time of outages does not count for a
+// deadline: after an outage or a restored storage, no namespace is deleted or opened because of the time before.
+func measureTurns(lifecycle *v1alpha1.NamespaceLifecycle, seen map[string]sighting, outages outages, now time.Time, stalledAfter time.Duration) timers {
 	var t timers
 	if lifecycle == nil {
 		return t
@@ -132,15 +161,15 @@ func measureTurns(lifecycle *v1alpha1.NamespaceLifecycle, seen map[string]time.T
 		t.stalled = names
 	}
 	for _, name := range helper.Acting(lifecycle) {
-		if past(lasts(lifecycle, name, seen[name], reportWaitAfter)) {
+		if past(lasts(lifecycle, name, seen[name].at, reportWaitAfter)) {
 			t.long = append(t.long, name)
 		}
 		planned := helper.Planned(lifecycle, name)
 		if planned != nil && planned.FailurePolicy != nil && planned.TimeoutSeconds != nil &&
-			past(later(seen[name], unread).Add(time.Duration(*planned.TimeoutSeconds)*time.Second)) {
+			past(outages.deadline(seen[name], time.Duration(*planned.TimeoutSeconds)*time.Second)) {
 			t.overdue = append(t.overdue, name)
 		}
-		if stalledAfter > 0 && past(lasts(lifecycle, name, seen[name], stalledAfter)) {
+		if stalledAfter > 0 && past(lasts(lifecycle, name, seen[name].at, stalledAfter)) {
 			t.stalled = append(t.stalled, name)
 		}
 	}

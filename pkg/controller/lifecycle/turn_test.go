@@ -8,7 +8,10 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -127,8 +131,8 @@ func TestMeasure(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			seen := map[string]time.Time{"a": startOfTests(), "b": startOfTests()}
-			got := measureTurns(test.lifecycle, seen, time.Time{}, startOfTests().Add(test.age), minute)
+			seen := map[string]sighting{"a": {at: startOfTests()}, "b": {at: startOfTests()}}
+			got := measureTurns(test.lifecycle, seen, outages{}, startOfTests().Add(test.age), minute)
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(timers{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -146,12 +150,12 @@ func TestMeasure(t *testing.T) {
 		"no participant is left":           {aLifecycle(held("kubernetes"), deletedAt), minute, minute, timers{}},
 		"the participant of a live object": {aLifecycle(held("a")), minute, minute, timers{}},
 	} {
-		got := measureTurns(test.lifecycle, nil, time.Time{}, startOfTests().Add(test.age), test.stalled)
+		got := measureTurns(test.lifecycle, nil, outages{}, startOfTests().Add(test.age), test.stalled)
 		if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(timers{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	got := measureTurns(aLifecycle(pending("a")), map[string]time.Time{"a": startOfTests()}, time.Time{}, startOfTests().Add(time.Hour), 0)
+	got := measureTurns(aLifecycle(pending("a")), map[string]sighting{"a": {at: startOfTests()}}, outages{}, startOfTests().Add(time.Hour), 0)
 	if diff := cmp.Diff(timers{long: a}, got, cmp.AllowUnexported(timers{})); diff != "" {
 		t.Errorf("nothing is reported as stalled (-want +got):\n%s", diff)
 	}
@@ -185,7 +189,14 @@ func TestTurns(t *testing.T) {
 		{aLifecycle(pending("b", "c"), inParallel), times{"b": at(8), "c": at(9)}},
 		{nil, nil},
 	} {
-		if diff := cmp.Diff(test.want, times(seen.firstSeen("ns", test.lifecycle, acting(test.lifecycle), at(step)))); diff != "" {
+		var got times
+		for name, turn := range seen.firstSeen("ns", test.lifecycle, acting(test.lifecycle), at(step)) {
+			if got == nil {
+				got = times{}
+			}
+			got[name] = turn.at
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("step %d (-want +got):\n%s", step, diff)
 		}
 	}
@@ -341,40 +352,90 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// TestOutage: after a time in which lifecycles cannot be read, an initializer has its whole time again, whichever request showed it.
+// TestOutage: the time of an outage does not count for a deadline, and an initializer has a while after it. One failure is no outage.
 func TestOutage(t *testing.T) {
-	for name, request := range map[string]func(*fixture){
-		"of the informer":  func(f *fixture) { _ = f.suspect(unreadableError()) },
-		"a list":           func(f *fixture) { f.listing.doubt = true; f.checkList(context.Background()) },
-		"of one lifecycle": func(f *fixture) { _ = f.readLifecycle(context.Background(), "ns", &state{}) },
+	const second = time.Second
+	for name, test := range map[string]struct {
+		timeout int32
+		// failures are when requests failed, after the turn was first seen.
+		failures []time.Duration
+		want     time.Duration
+	}{
+		"none":                      {30, nil, 30 * second},
+		"one failure":               {30, []time.Duration{29 * second}, 30 * second},
+		"failures of two outages":   {30, []time.Duration{10 * second, 29 * second}, 30 * second},
+		"a short one":               {120, []time.Duration{10 * second, 12 * second, 15 * second}, 125 * second},
+		"at the deadline":           {120, []time.Duration{118 * second, 121 * second}, 181 * second},
+		"with a short timeout":      {5, []time.Duration{4 * second, 7 * second, 15 * second}, 20 * second},
+		"of some parallel requests": {30, []time.Duration{10 * second, 10 * second, 10 * second, 12 * second}, 42 * second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, namespace(closed), aLifecycle(pending("a.example.com"), withPolicy(v1alpha1.Fail, 5), since(-time.Hour)))
-			fails := false
-			f.nsinit.PrependReactor("*", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return fails, nil, unreadableError()
-			})
-			for _, step := range []struct {
-				after  time.Duration
-				outage bool
-				failed bool
-			}{
-				{0, false, false}, {4 * time.Second, true, false}, {4 * time.Second, false, false}, {time.Second, false, true},
-			} {
-				f.Clock.(*testingclock.FakeClock).Step(step.after)
-				if fails = step.outage; fails {
-					request(f)
-					continue
-				}
-				if err := f.reconcile(t.Context(), "ns"); err != nil {
-					t.Fatal(err)
-				}
-				if failed := slices.Contains(f.writes(), "update namespacelifecycles/initialize"); failed != step.failed {
-					t.Errorf("at %s, failed: %t", f.Clock.Now(), failed)
-				}
+		seen, start := turns{seen: map[string]sightings{}}, startOfTests()
+		seen.interrupt(start.Add(-time.Hour))
+		seen.interrupt(start.Add(-time.Hour + time.Second)) // before the turn
+		lifecycle := aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, test.timeout), since(-time.Hour))
+		at := seen.firstSeen("ns", lifecycle, []string{"a"}, start)
+		for _, failure := range test.failures {
+			seen.interrupt(start.Add(failure))
+		}
+		for _, late := range []time.Duration{-1, 0} {
+			got := measureTurns(lifecycle, at, seen.interrupted(), start.Add(test.want+late), 0)
+			if overdue := len(got.overdue) == 1; overdue != (late == 0) {
+				t.Errorf("%s: %s after it is due, it is overdue: %t", name, late, overdue)
 			}
-		})
+		}
 	}
+}
+
+// TestOutageSeen: an outage shows in the requests of the informer, in lists and in failed steps, and not in what a server refuses.
+func TestOutageSeen(t *testing.T) {
+	for name, test := range map[string]struct {
+		request func(*fixture)
+		want    bool
+	}{
+		"the informer": {func(f *fixture) { _ = f.suspect(unreadableError()) }, true},
+		"a list": {func(f *fixture) {
+			f.listing.doubt = true
+			f.fail(unreadableError())
+			_ = f.handle(context.Background(), listKey)
+		}, true},
+		"a silent watch": {func(f *fixture) { f.listing.problem = errSilent; _ = f.handle(context.Background(), listKey) }, true},
+		"a step": {func(f *fixture) {
+			f.fail(apierrors.NewInternalError(errors.New("no space")))
+			_ = f.handle(context.Background(), "ns")
+		}, true},
+		"too many": {func(f *fixture) {
+			f.fail(apierrors.NewTooManyRequestsError("later"))
+			_ = f.handle(context.Background(), "ns")
+		}, true},
+		"no connection": {func(f *fixture) {
+			f.fail(&url.Error{Err: errors.New("refused")})
+			_ = f.handle(context.Background(), "ns")
+		}, true},
+		"not registered": {func(f *fixture) {
+			f.fail(apierrors.NewGenericServerResponse(http.StatusNotFound, "get", v1alpha1.Resource("x"), "ns", "", 0, true))
+			_ = f.handle(context.Background(), "ns")
+		}, true},
+		"forbidden": {func(f *fixture) {
+			f.fail(apierrors.NewForbidden(v1alpha1.Resource("x"), "ns", nil))
+			_ = f.handle(context.Background(), "ns")
+		}, false},
+		"a conflict": {func(f *fixture) {
+			f.fail(apierrors.NewConflict(v1alpha1.Resource("x"), "ns", errors.New("changed")))
+			_ = f.handle(context.Background(), "ns")
+		}, false},
+		"success": {func(f *fixture) { _ = f.handle(context.Background(), "ns") }, false},
+	} {
+		f := newFixture(t, namespace(closed), aLifecycle(pending(v1alpha1.InitializerLifecycle), since(0)))
+		test.request(f)
+		if seen := !f.turns.failed.IsZero(); seen != test.want {
+			t.Errorf("%s: an outage: %t", name, seen)
+		}
+	}
+}
+
+// fail makes each request for lifecycles fail.
+func (f *fixture) fail(err error) {
+	f.nsinit.PrependReactor("*", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 }
 
 // TestStall: the controller marks each turn that lasts for long, once. The server derives a condition from it, which an event

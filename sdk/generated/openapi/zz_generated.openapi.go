@@ -637,7 +637,7 @@ func schema_sdk_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 					},
 					"startTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "startTime is the time at which the turn of the initializer began. The deadline counts from this time. startTime is absent before the turn.",
+							Description: "startTime is the time at which the turn of the initializer began. It is absent before the turn.",
 							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
 						},
 					},
@@ -649,7 +649,7 @@ func schema_sdk_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 					},
 					"deadline": {
 						SchemaProps: spec.SchemaProps{
-							Description: "deadline is the time at which the failurePolicy takes effect. The field only informs users: nsinit enforces the deadline that follows from startTime and from timeoutSeconds in the plan.",
+							Description: "deadline is the time at which the failurePolicy takes effect, without outages: startTime plus timeoutSeconds in the plan. The field only informs users. Outages of nsinit and restarts of nsinit-controller-manager move the deadline that nsinit enforces.",
 							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
 						},
 					},

@@ -205,7 +205,7 @@ func deadline(planned *v1alpha1.PlannedInitializer, entry *v1alpha1.InitializerS
 func skippedMessage(entry *v1alpha1.InitializerStatus, now time.Time) string {
 	why := "skipped before it was done"
 	if entry.Deadline != nil && !now.Before(entry.Deadline.Time) {
-		why = fmt.Sprintf("skipped at its deadline, after %s", entry.Deadline.Sub(entry.StartTime.Time))
+		why = fmt.Sprintf("skipped at its deadline of %s", entry.Deadline.Sub(entry.StartTime.Time))
 	}
 	if entry.Message == "" {
 		return why

@@ -205,9 +205,9 @@ func TestSkipped(t *testing.T) {
 		message string
 		want    string
 	}{
-		"at its deadline":                {true, 7, "half way", "skipped at its deadline, after 7s" + said},
-		"at its deadline, with no word":  {true, 8, "", "skipped at its deadline, after 7s"},
-		"at its deadline, after a novel": {true, 8, strings.Repeat("x", v1alpha1.MaxMessageLength), "skipped at its deadline, after 7s"},
+		"at its deadline":                {true, 7, "half way", "skipped at its deadline of 7s" + said},
+		"at its deadline, with no word":  {true, 8, "", "skipped at its deadline of 7s"},
+		"at its deadline, after a novel": {true, 8, strings.Repeat("x", v1alpha1.MaxMessageLength), "skipped at its deadline of 7s"},
 		"before its deadline":            {true, 6, "half way", "skipped before it was done" + said},
 		"without a deadline":             {false, 600, "half way", "skipped before it was done" + said},
 	}

@@ -298,8 +298,8 @@ type InitializerStatus struct {
 	// +optional
 	State InitializerState `json:"state,omitempty" protobuf:"bytes,2,opt,name=state,casttype=InitializerState"`
 
-	// startTime is the time at which the turn of the initializer began. The deadline counts
-	// from this time. startTime is absent before the turn.
+	// startTime is the time at which the turn of the initializer began. It is absent before the
+	// turn.
 	// +optional
 	// +k8s:opaqueType
 	StartTime *metav1.MicroTime `json:"startTime,omitempty" protobuf:"bytes,3,opt,name=startTime"`
@@ -309,9 +309,9 @@ type InitializerStatus struct {
 	// +k8s:opaqueType
 	EndTime *metav1.MicroTime `json:"endTime,omitempty" protobuf:"bytes,4,opt,name=endTime"`
 
-	// deadline is the time at which the failurePolicy takes effect. The field only informs users:
-	// nsinit enforces the deadline that follows from startTime and from timeoutSeconds in the
-	// plan.
+	// deadline is the time at which the failurePolicy takes effect, without outages: startTime
+	// plus timeoutSeconds in the plan. The field only informs users. Outages of nsinit and
+	// restarts of nsinit-controller-manager move the deadline that nsinit enforces.
 	// +optional
 	// +k8s:opaqueType
 	Deadline *metav1.MicroTime `json:"deadline,omitempty" protobuf:"bytes,5,opt,name=deadline"`

@@ -22,14 +22,14 @@ type InitializerStatusApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// state is Waiting, Running, Done, Skipped or Failed.
 	State *nsinitv1alpha1.InitializerState `json:"state,omitempty"`
-	// startTime is the time at which the turn of the initializer began. The deadline counts
-	// from this time. startTime is absent before the turn.
+	// startTime is the time at which the turn of the initializer began. It is absent before the
+	// turn.
 	StartTime *v1.MicroTime `json:"startTime,omitempty"`
 	// endTime is the time at which the initializer was removed from pending, or failed.
 	EndTime *v1.MicroTime `json:"endTime,omitempty"`
-	// deadline is the time at which the failurePolicy takes effect. The field only informs users:
-	// nsinit enforces the deadline that follows from startTime and from timeoutSeconds in the
-	// plan.
+	// deadline is the time at which the failurePolicy takes effect, without outages: startTime
+	// plus timeoutSeconds in the plan. The field only informs users. Outages of nsinit and
+	// restarts of nsinit-controller-manager move the deadline that nsinit enforces.
 	Deadline *v1.MicroTime `json:"deadline,omitempty"`
 	// message is the last report of the initializer, at most 4096 bytes. The initializer writes
 	// the message through the status subresource, and keeps its turn. A participant can also
