@@ -21,9 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// volumeSize is the size of the volume in MiB. etcd allocates 64 MiB for each of two segments of its
-// log in advance.
-const volumeSize = 192
+// volumeSize is the size of the volume in MiB. etcd allocates 64 MiB for each segment of its log, the next one included, and keeps closed
+// segments until it has made a snapshot: after some thousand injections, that is more than two.
+const volumeSize = 512
 
 // reloadLimit is how long a server may take to serve a certificate that was replaced.
 const reloadLimit = 2 * time.Minute
