@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -517,7 +518,9 @@ func TestPopulationLabels(t *testing.T) {
 	changePopulation(t, c, selected.Name, func(spec *v1alpha1.NamespacePopulationSpec) {
 		spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpExists}}}
 	})
-	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.Populate(t, "marker", repaired(framework.ConfigMapManifest("marker", `${namespaceObject.metadata.labels[?"round"].orValue("none")}`)))
+	created := c.CreateNamespace(t, c.Admin)
+	namespace := created.Name
 	c.WaitReady(t, namespace)
 	waitValue(t, c, namespace, "followed", "gone")
 	for _, tier := range []string{"first", "second"} {
@@ -526,16 +529,19 @@ func TestPopulationLabels(t *testing.T) {
 		}
 		waitValue(t, c, namespace, "followed", tier)
 	}
-	// A namespace that is not selected any more keeps its objects. The first round has ended when the effect of the second one shows.
-	c.Populate(t, "marker", repaired(framework.ConfigMapManifest("marker", `${namespaceObject.metadata.labels["round"]}`)))
+	// A namespace that is not selected any more keeps its objects, and gets none of a population that is newer. The first round has ended when
+	// the effect of the second one shows.
+	time.Sleep(time.Until(created.CreationTimestamp.Add(2 * time.Second))) // the time of the population, in whole seconds, is later
+	c.Populate(t, "newer", repaired(framework.ConfigMapManifest("newer", "x")))
 	for _, round := range []string{"first", "second"} {
 		if out, err := c.Kubectl("label", "namespace", namespace, "tier-", "round="+round, "--overwrite"); err != nil {
 			t.Fatal(err, out)
 		}
 		waitValue(t, c, namespace, "marker", round)
 	}
-	waitValue(t, c, namespace, "followed", "second")
-	waitValue(t, c, namespace, "for-new-ones", "gone")
+	for name, want := range map[string]string{"followed": "second", "for-new-ones": "gone", "newer": "gone"} {
+		waitValue(t, c, namespace, name, want)
+	}
 }
 
 // TestPopulationPrune: an object that is removed from a population is deleted from the namespaces, unless the
