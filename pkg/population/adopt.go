@@ -54,19 +54,23 @@ func (a *Applier) Await(ctx context.Context, namespace *corev1.Namespace) error 
 	if err := a.Pace.Wait(ctx); err != nil {
 		return err
 	}
-	return a.stillExists(ctx, namespace, func(live *unstructured.Unstructured) bool { return IsOpen(live) })
+	live, err := a.reread(ctx, namespace)
+	if err == nil && !IsOpen(live) {
+		err = fmt.Errorf("namespace %q: %w", namespace.Name, ErrChanged)
+	}
+	return err
 }
 
-// stillExists returns ErrChanged if a namespace is gone, is another one of the same name, or is not as it has to be.
-func (a *Applier) stillExists(ctx context.Context, namespace *corev1.Namespace, is func(*unstructured.Unstructured) bool) error {
+// reread reads a namespace again. The error is ErrChanged if it is gone, or another one of the same name.
+func (a *Applier) reread(ctx context.Context, namespace *corev1.Namespace) (*unstructured.Unstructured, error) {
 	live, err := a.Client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, namespace.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && (live.GetUID() != namespace.UID || !is(live)) {
+	if apierrors.IsNotFound(err) || err == nil && live.GetUID() != namespace.UID {
 		err = ErrChanged
 	}
 	if err != nil {
-		return fmt.Errorf("namespace %q: %w", namespace.Name, err)
+		return nil, fmt.Errorf("namespace %q: %w", namespace.Name, err)
 	}
-	return nil
+	return live, nil
 }
 
 var errDeleted = errors.New("it is being deleted, and is applied again after it is removed; if it stays, check its finalizers")

@@ -18,7 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
@@ -189,7 +188,7 @@ func (p *Populator) inventory(ctx context.Context, namespace *corev1.Namespace) 
 		return inventory, nil
 	}
 	if err == nil {
-		if err = p.stillExists(ctx, namespace, func(*unstructured.Unstructured) bool { return true }); err == nil {
+		if _, err = p.reread(ctx, namespace); err == nil {
 			err = p.Forget(ctx, inventory)
 		}
 	}

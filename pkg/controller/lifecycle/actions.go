@@ -175,8 +175,8 @@ func (c *Controller) addFinalizers(ctx context.Context, s state) error {
 }
 
 // endInitialization skips the pending initializers of a namespace that a user opened. Participants
-// still clean up after it, so the finalizers are added first. The lifecycle
-// stores the user before the list of pending initializers is removed. Each of the writes can be retried.
+// still clean up after it, so the finalizers are added first. The lifecycle stores the user before
+// the list of pending initializers is removed. Each of the writes can be retried.
 func (c *Controller) endInitialization(ctx context.Context, s state) error {
 	if err := c.addFinalizers(ctx, s); err != nil {
 		return utilapierrors.IgnoreAbsent(err)
