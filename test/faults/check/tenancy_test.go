@@ -100,6 +100,12 @@ func (s *story) createdFor(client, requested, stored string) {
 	s.operation(history.Operation{Client: client, Role: history.RoleTenant, Verb: "create", Resource: "namespaces", Name: "f-1", UID: "uid-a", Request: request, Start: began, End: s.at})
 }
 
+// queuesEvents begins or ends a fault that keeps kube-apiserver behind etcd.
+func (s *story) queuesEvents(mark string) {
+	s.mark(mark)
+	s.Marks[len(s.Marks)-1].Fault = history.FaultQueuedEvents
+}
+
 // tenancyTests are the histories of what tenants may write and see, and of what namespaces contain.
 func tenancyTests() map[string]checkerTest {
 	return map[string]checkerTest{
@@ -126,6 +132,22 @@ func tenancyTests() map[string]checkerTest {
 			s.populated(true)
 			s.labelled("f-1", true)
 			s.at += frozenDelay
+			s.tenantStores()
+		}},
+		"a write before every kube-apiserver knows of the freeze": {play: func(s *story) {
+			s.populated(true)
+			s.queuesEvents(history.MarkInject)
+			s.labelled("f-1", true)
+			s.at += frozenDelay
+			s.tenantStores()
+			s.queuesEvents(history.MarkHeal)
+		}},
+		"a write after every kube-apiserver knew of the freeze": {check: "I7", message: `by tenant "alice" was stored although the namespace was frozen`, play: func(s *story) {
+			s.populated(true)
+			s.queuesEvents(history.MarkInject)
+			s.labelled("f-1", true)
+			s.queuesEvents(history.MarkHeal)
+			s.at += frozenDelay + time.Second
 			s.tenantStores()
 		}},
 		"a deletion in a frozen namespace": {check: "I7", message: `delete of configmaps "x"`, play: func(s *story) {

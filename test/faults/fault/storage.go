@@ -32,7 +32,7 @@ func storageFaults() []Fault {
 			Programs: []string{kubeEtcd}, Capability: Failpoints, Hold: time.Second, Rest: 200 * time.Millisecond, Inject: slowDisk(oneOf(kubeEtcd))},
 		{Name: "slow disk of nsinit's etcd", Description: "each fsync of the leader of nsinit's etcd takes 500 ms longer",
 			Programs: []string{nsinitEtcd}, Capability: Failpoints, Hold: time.Second, Rest: 200 * time.Millisecond, Inject: slowDisk(etcdLeader)},
-		{Name: "10,000 queued events", Description: "the namespaces are stored 10,000 times while every replica of one program of nsinit is paused",
+		{Name: history.FaultQueuedEvents, Description: "the namespaces are stored 10,000 times while every replica of one program of nsinit is paused",
 			Programs: []string{nsinitAPI, nsinitCM, population}, Rest: 2 * time.Second, Inject: queueEvents},
 		{Name: "corrupt value of a NamespaceLifecycle", Description: "the stored value of a NamespaceLifecycle is damaged", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: corrupt("namespacelifecycles")},
 		{Name: "corrupt value of a configuration", Description: "the stored value of a configuration is damaged", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: corrupt("namespaceinitializerconfigurations")},

@@ -159,6 +159,9 @@ type Object struct {
 	Quota *corev1.ResourceQuota `json:"quota,omitempty"`
 }
 
+// FaultQueuedEvents is the name of the fault that keeps the caches of every kube-apiserver behind etcd until it is healed.
+const FaultQueuedEvents = "10,000 queued events"
+
 // Names of marks.
 const (
 	// MarkInject and MarkHeal surround one injection of a fault.
