@@ -300,6 +300,28 @@ func (m *model) disturbances() map[string]step {
 	}
 }
 
+// breakDown is an outage that each replica notices, as its requests fail again and again. The controller acts some time before and
+// after it.
+func (m *model) breakDown() {
+	disturb := m.disturb
+	m.disturb = func() error { return nil }
+	defer func() { m.disturb = disturb }()
+	m.catchUp()
+	m.reconcile()
+	m.clock.Step(time.Duration(rapid.IntRange(0, 30).Draw(m.t, "seconds before the outage")) * time.Second)
+	from := m.clock.Now()
+	for i := range rapid.IntRange(2, 9).Draw(m.t, "failures") {
+		if i > 0 {
+			m.clock.Step(outageGap - time.Second)
+		}
+		m.controller.turns.interrupt(m.clock.Now())
+		m.rival.turns.interrupt(m.clock.Now())
+	}
+	m.outages = append(m.outages, outage{from, m.clock.Now()})
+	m.clock.Step(time.Duration(rapid.IntRange(0, 120).Draw(m.t, "seconds after the outage")) * time.Second)
+	m.reconcile()
+}
+
 func (m *model) newNamespace() *corev1.Namespace {
 	n := namespace(func(n *corev1.Namespace) { n.Name, n.UID, n.CreationTimestamp = worldName, m.nextUID(), *m.now() })
 	if rapid.IntRange(0, 9).Draw(m.t, "is from before nsinit") < 9 {
@@ -362,7 +384,7 @@ func plans() [][]v1alpha1.PlannedInitializer {
 	acts := v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: participantName, Finalizer: true}}
 	holds := v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: participantName, Finalizer: true, Holds: new(v1alpha1.HoldContent)}}
 	ignored := v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "ignored.example.com", FailurePolicy: new(v1alpha1.Ignore), TimeoutSeconds: new(int32(30))}}
-	fails := v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "fails.example.com", FailurePolicy: new(v1alpha1.Fail), TimeoutSeconds: new(int32(30)), Finalizer: true}}
+	fails := v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "fails.example.com", FailurePolicy: new(v1alpha1.Fail), TimeoutSeconds: new(int32(120)), Finalizer: true}}
 	return [][]v1alpha1.PlannedInitializer{nil, {first, last}, {acts}, {first, acts, last}, {ignored, last}, {ignored, fails}, {fails, acts}, {holds}, {first, holds, fails}, {first, ignored, last}, {first, acts, ignored, fails, last}}
 }
 
@@ -418,6 +440,7 @@ func (m *model) run() {
 		"the controller restarts":      func(*rapid.T) { m.restart() },
 		"all goes well for some steps": func(*rapid.T) { m.goOn() },
 		"the controller is paused":     func(*rapid.T) { m.pause() },
+		"requests fail for a while":    func(*rapid.T) { m.breakDown() },
 	}
 	for _, steps := range []map[string]step{m.clean(), m.disturbances()} {
 		for name, step := range steps {
@@ -498,7 +521,7 @@ func (m *model) settle() {
 			m.t.Fatalf("the namespace still changes after %d rounds: %s", round, m.describe())
 		}
 		before = m.version
-		m.clock.Step(time.Minute) // each deadline is shorter
+		m.clock.Step(time.Hour) // each deadline is shorter, also with outages
 		m.round()
 	}
 	m.checkReason()

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
@@ -74,8 +75,13 @@ type world struct {
 	// forced are the namespaces whose finalizers a privileged user overrode, and the lifecycles
 	// that one deleted while their namespaces lived.
 	forced map[types.UID]bool
+	// outages are when requests failed, in order.
+	outages []outage
 	accountModel
 }
+
+// outage is a time in which requests failed.
+type outage struct{ from, to time.Time }
 
 func newWorld(t *rapid.T) *world {
 	w := &world{
@@ -464,15 +470,23 @@ func (w *world) checkInitialize(sent *v1alpha1.NamespaceLifecycle) {
 	}
 }
 
-// checkDeadline: the initializer has its turn, and its failurePolicy takes effect at its own deadline.
+// checkDeadline: the initializer has its turn, and its failurePolicy takes effect at its own deadline. The time of outages does not
+// count, and after an outage it has at least a minute, or its timeout.
 func (w *world) checkDeadline(name string, policy v1alpha1.FailurePolicyType) {
-	planned := helper.Planned(w.lifecycle, name)
+	planned, start := helper.Planned(w.lifecycle, name), helper.TurnStart(w.lifecycle, name).Time
+	timeout := time.Duration(ptr.Deref(planned.TimeoutSeconds, 0)) * time.Second
+	end, deadline := start, start.Add(timeout)
+	for _, o := range w.outages {
+		if o.to.After(start) {
+			end, deadline = o.to, deadline.Add(o.to.Sub(later(o.from, start)))
+		}
+	}
 	switch {
 	case !helper.IsActing(w.lifecycle, name):
 		w.t.Fatalf("initializer %q does not have its turn: %q wait, and its deadline took effect", name, helper.Pending(w.lifecycle))
 	case planned.FailurePolicy == nil || *planned.FailurePolicy != policy:
 		w.t.Fatalf("failurePolicy %s of %+v took effect", policy, planned)
-	case w.clock.Since(helper.TurnStart(w.lifecycle, name).Time) < time.Duration(*planned.TimeoutSeconds)*time.Second:
+	case w.clock.Now().Before(deadline), w.clock.Since(end) < min(timeout, time.Minute):
 		w.t.Fatalf("the deadline of %+v came early", planned)
 	}
 }
