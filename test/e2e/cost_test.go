@@ -233,7 +233,7 @@ func (r *requestCounter) add(kube, ours counts.Counts) {
 	add(toEtcd, ours.Writes)
 }
 
-// maxClosed is how many namespaces openAll initializes at once. Those that wait for others cost more, because turns that last
+// maxClosed is how many namespaces openAll initializes at the same time. Those that wait for others cost more, because turns that last
 // long are reported.
 const maxClosed = 4
 
