@@ -156,12 +156,12 @@ func (r *runner) tests(ctx context.Context, dir, pkg, binary string, args ...str
 	return r.command(ctx, dir, append([]string{"go", "tool", "test2json", "-t", "-p", pkg, binary, "-test.v=test2json", fmt.Sprint("-test.shuffle=", r.seed)}, args...)...)
 }
 
-// onPlanes runs the parts that need control planes, one after the other. The slice of the fault campaign, which needs one control
-// plane, runs beside the others.
+// onPlanes runs the parts that need control planes: first e2e, then packaging, and beside it other versions of Kubernetes, as the tests
+// of these two wait most of their time. The slice of the fault campaign, which needs one control plane, runs beside the others.
 func (r *runner) onPlanes(ctx context.Context, done *report, parts []string) {
 	versions := strings.Fields(r.versions)
-	var slice sync.WaitGroup
-	defer slice.Wait()
+	var beside sync.WaitGroup
+	defer beside.Wait()
 	for _, name := range parts {
 		matches := name == "faults-slice"
 		for _, dir := range suitesOf(name) {
@@ -170,21 +170,28 @@ func (r *runner) onPlanes(ctx context.Context, done *report, parts []string) {
 		if !matches || ctx.Err() != nil || !r.build(ctx, done.part("build", false), parts, versions) {
 			continue
 		}
-		var running sync.WaitGroup
 		switch name {
 		case "faults-slice":
 			p := done.part(name, false)
 			p.total = 1
-			slice.Go(func() { r.slice(ctx, p) })
+			beside.Go(func() { r.slice(ctx, p) })
+		case "packaging":
+			p, planes := done.part(name, false), r.planes
+			if slices.Contains(parts, "test-versions") {
+				planes = max(1, planes/2)
+			}
+			beside.Go(func() { r.suites(ctx, p, name, "", planes) })
 		case "test-versions":
 			for _, version := range versions {
-				p := done.part(version, false)
-				running.Go(func() { r.suites(ctx, p, name, version, max(1, r.planes/len(versions))) })
+				p, planes := done.part(version, false), r.planes/len(versions)
+				if slices.Contains(parts, "packaging") {
+					planes /= 2
+				}
+				beside.Go(func() { r.suites(ctx, p, name, version, max(1, planes)) })
 			}
 		default:
 			r.suites(ctx, done.part(name, false), name, "", r.planes)
 		}
-		running.Wait()
 	}
 }
 
