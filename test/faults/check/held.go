@@ -7,8 +7,10 @@ SPDX-License-Identifier: Apache-2.0
 package check
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -237,14 +239,15 @@ func (j *heldJudge) changed(before *history.Object, version history.Event) strin
 	case !temporary && (len(was) == 0 || !slices.Equal(was[1:], is)):
 		return fmt.Sprintf("waited for %q and then for %q: more changed than the removal of the first one", was, is)
 	}
-	// An answer with the revision of the change can also be that of a later request, which changed nothing.
+	// An answer with the revision of the change can also be that of a request that changed nothing: a later one, or one for other labels
+	// of a Job.
 	others := ""
 	for _, o := range j.requests[resource(version.Object)+"/"+version.Object.Namespace+"/"+version.Object.Name] {
 		wrote := o.Outcome == history.Acknowledged && o.ResourceVersion == version.Revision && o.Start <= version.Seen
 		switch {
 		case !temporary && o.Client == was[0] && (wrote || o.Outcome == history.Unknown && o.Start <= version.Seen):
 			return ""
-		case wrote:
+		case wrote && (!temporary || version.Object.Job == nil || namesOne(o.Request, was, is)):
 			others = fmt.Sprintf(": %q did", o.Client)
 		}
 	}
@@ -252,6 +255,13 @@ func (j *heldJudge) changed(before *history.Object, version history.Event) strin
 		return ""
 	}
 	return fmt.Sprintf("waited for %q and then for %q: the first one did not remove itself%s", was, is, others)
+}
+
+// namesOne reports whether a request names one of the initializers for which an object does not wait any more.
+func namesOne(request []byte, was, is []string) bool {
+	return slices.ContainsFunc(was, func(name string) bool {
+		return !slices.Contains(is, name) && bytes.Contains(request, strconv.AppendQuote(nil, v1alpha1.PendingPrefix+name))
+	})
 }
 
 // idle returns what is missing so that an object runs, although the faults have ended.

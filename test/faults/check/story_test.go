@@ -315,9 +315,9 @@ func (s *story) pod(name, node string, waits ...string) *history.Object {
 
 // job stores a version of a Job that waits for initializers.
 func (s *story) job(name string, suspended bool, waits ...string) *history.Object {
-	job := &batchv1.Job{Spec: batchv1.JobSpec{Suspend: &suspended}}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}}, Spec: batchv1.JobSpec{Suspend: &suspended}}
 	for i, initializer := range waits {
-		job.Labels = map[string]string{v1alpha1.PendingPrefix + initializer: fmt.Sprint(i)}
+		job.Labels[v1alpha1.PendingPrefix+initializer] = fmt.Sprint(i)
 	}
 	if !suspended {
 		job.Status.StartTime = &metav1.Time{Time: time.Unix(1, 0)}
