@@ -145,7 +145,7 @@ func TestReport(t *testing.T) {
 	if err := state.Report(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"commit abc1234, then commit def5678-dirty", "is that of commit fed9876", "| " + tested.Title() + " | 123 | 321 | 45678 | 1 | 12.3 s |", "| **all** | 123 | 321 | 45678 | 1 | 12.3 s |",
+	for _, want := range []string{"tested commit def5678-dirty, and", "these commits: abc1234.", "is that of commit fed9876", "| " + tested.Title() + " | 123 | 321 | 45678 | 1 | 12.3 s |", "| **all** | 123 | 321 | 45678 | 1 | 12.3 s |",
 		"| " + fault.All()[1].Title() + " | 0 |"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())

@@ -35,6 +35,10 @@ func (s *State) Report(w io.Writer) error {
 		total.Rounds += r.Rounds
 		total.Duration += r.Duration
 	}
+	last, before := len(s.Commits)-1, ""
+	if last > 0 {
+		before = fmt.Sprintf("\nIt tested other faults at these commits: %s.", strings.Join(s.Commits[:last], ", "))
+	}
 	earlier := ""
 	if len(s.Earlier) > 0 {
 		earlier = fmt.Sprintf("- An *earlier version* is that of commit %s. Its replicas act beside replicas of the tested version.\n", strings.Join(s.Earlier, ", then commit "))
@@ -48,15 +52,15 @@ func (s *State) Report(w io.Writer) error {
 `+"`make faults`"+` runs the fault campaign, and generates this page from the results. [test/faults](../test/faults/README.md) describes the
 campaign.
 
-The campaign tested %s and no later commit. The campaign began on %s. `+"`git log --oneline COMMIT..`"+` lists the later
-changes. `+"`make test`"+` runs a part of the campaign on the current code.
+The campaign last tested commit %s, and no later one. The campaign began on %s.%s
+`+"`git log --oneline COMMIT..`"+` lists the later changes. `+"`make test`"+` runs a part of the campaign on the current code.
 
 The campaign ran %d rounds in %s. Each round injects one fault several times, while tenants, initializers and administrators send
 requests. After each injection, the campaign removes the fault. At the end of a round, these checks judge all recorded requests and changes:
 
 | check | what must hold |
 | --- | --- |
-`, "commit "+strings.Join(s.Commits, ", then commit "), s.Began.UTC().Format("2006-01-02"), total.Rounds, total.Duration.Round(time.Minute)); err != nil {
+`, s.Commits[last], s.Began.UTC().Format("2006-01-02"), before, total.Rounds, total.Duration.Round(time.Minute)); err != nil {
 		return err
 	}
 	for _, checker := range check.Checkers() {
