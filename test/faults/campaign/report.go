@@ -49,14 +49,13 @@ func (s *State) Report(w io.Writer) error {
 	}
 	if err := write(`# Reliability
 
-`+"`make faults`"+` runs the fault campaign, and generates this page from the results. [test/faults](../test/faults/README.md) describes the
-campaign.
+`+"`make faults`"+` runs the [fault campaign](../test/faults/README.md), and generates this page from the results.
 
-The campaign last tested commit %s, and no later one. The campaign began on %s.%s
+The campaign last tested commit %s, and no later one. It began on %s.%s
 `+"`git log --oneline COMMIT..`"+` lists the later changes. `+"`make test`"+` runs a part of the campaign on the current code.
 
-The campaign ran %d rounds in %s. Each round injects one fault several times, while tenants, initializers and administrators send
-requests. After each injection, the campaign removes the fault. At the end of a round, these checks judge all recorded requests and changes:
+The campaign ran %d rounds in %s. Each round injects and removes one fault several times, while tenants, initializers and administrators
+send requests. At the end of a round, these checks judge all recorded requests and changes:
 
 | check | what must hold |
 | --- | --- |

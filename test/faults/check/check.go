@@ -75,7 +75,7 @@ func Checkers() []Checker {
 		{"I4", "The gate of each namespace opens once, after each initializer in the plan has acted. Each initializer leaves one result, which stays until the namespace is deleted, and until the participant that holds the content has cleaned up.", Once},
 		{"I5", "No gate opens while the storage of nsinit is lost.", Lost},
 		{"I6", "A pod gets no node, and a Job gets no pods, before all of its initializers are done. Each initializer removes only itself, in the order of the configuration. After the faults end, every pod gets a node and every Job starts within a time limit.", Held},
-		{"I7", "etcd stores no write of a tenant in a namespace that has been frozen for 10 seconds. If a fault delays the changes that kube-apiserver receives, the 10 seconds begin when the fault ends. A population changes no open namespace that has been frozen or terminating for 10 seconds.", Frozen},
+		{"I7", "etcd stores no write of a tenant in a namespace that has been frozen for 10 seconds. If a fault delays the caches of kube-apiserver, the 10 seconds begin after it. A population changes no open namespace that has been frozen or terminating for 10 seconds.", Frozen},
 		{"I8", "When the gate of a namespace opens, the quota of its population is in force. After the faults end, each namespace gets the last version of the population.", Populated},
 		{"I9", "A user sees no AccessibleNamespace that RBAC does not show to the user. A namespace names the user on whose behalf a portal created it, and no other user.", Seen},
 		{"Plan", "The plan of a namespace is the merge of all configurations at one revision of etcd. The merge includes every change that was stored before a client began to create the namespace.", Plans},
