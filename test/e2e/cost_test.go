@@ -297,7 +297,7 @@ func awaitRepairs(t *testing.T, c *framework.Cluster) {
 }
 
 // TestPopulatedOnce: policy-population sends no request for a namespace after it opened. A repair of each one would be five more. If
-// Kubernetes changes the status of a quota twice in a second, policy-population cannot tell that from drift, and looks once more: on a busy
+// Kubernetes changes the status of a quota twice in a second, policy-population takes that for drift, and looks once more: on a busy
 // machine, a few namespaces cost that.
 func TestPopulatedOnce(t *testing.T) {
 	const count = 20
