@@ -247,7 +247,7 @@ func (j *heldJudge) changed(before *history.Object, version history.Event) strin
 		switch {
 		case !temporary && o.Client == was[0] && (wrote || o.Outcome == history.Unknown && o.Start <= version.Seen):
 			return ""
-		case wrote && (!temporary || version.Object.Job == nil || namesOne(o.Request, was, is)):
+		case wrote && (!temporary || version.Object.Job == nil || o.Verb != "patch" || namesOne(o.Request, was, is)):
 			others = fmt.Sprintf(": %q did", o.Client)
 		}
 	}

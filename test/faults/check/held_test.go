@@ -117,20 +117,9 @@ func TestHeld(t *testing.T) {
 			s.pod("p", "", scanner, approver, "a")
 			s.removesItself("meddler", s.pod("p", "", scanner, approver))
 		}},
-		"a meddler removes a label of a configuration that changes": {message: `did not remove itself: "meddler" did`, play: func(s *story) {
-			s.flapping(1, "a")
-			s.flapping(2)
-			s.job("j", true, scanner, "a")
-			s.removesItself("meddler", s.job("j", true, scanner))
-			s.Operations[len(s.Operations)-1].Request = []byte(`{"metadata":{"labels":{"initializers.nsinit.dev/a":null}}}`)
-		}},
-		"a request for another label of a Job at the same time": {play: func(s *story) {
-			s.flapping(1, "a")
-			s.flapping(2)
-			s.job("j", true, scanner, "a")
-			s.removesItself("meddler", s.job("j", true, scanner))
-			s.Operations[len(s.Operations)-1].Request = []byte(`{"metadata":{"labels":{"initializers.nsinit.dev/ab":null}}}`)
-		}},
+		"a meddler removes a label of a configuration that changes": {message: `did not remove itself: "meddler" did`, play: func(s *story) { s.unlabelled("patch", "a") }},
+		"a request for another label of a Job at the same time":     {play: func(s *story) { s.unlabelled("patch", "ab") }},
+		"a meddler replaces a Job":                                  {message: `did not remove itself: "meddler" did`, play: func(s *story) { s.unlabelled("update", "ab") }},
 		"a later request that changes nothing": {play: func(s *story) {
 			s.flapping(1, "a")
 			s.flapping(2)

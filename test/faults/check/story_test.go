@@ -338,6 +338,17 @@ func (s *story) removesItself(client string, object *history.Object) {
 		ResourceVersion: s.kube, Start: s.at - time.Second, End: s.at})
 }
 
+// unlabelled loses the label of initializer a, whose configuration changes, from a Job when a meddler sends a request that names a
+// label.
+func (s *story) unlabelled(verb, named string) {
+	s.flapping(1, "a")
+	s.flapping(2)
+	s.job("j", true, scanner, "a")
+	s.removesItself("meddler", s.job("j", true, scanner))
+	last := &s.Operations[len(s.Operations)-1]
+	last.Verb, last.Request = verb, fmt.Appendf(nil, `{"metadata":{"labels":{"%s%s":null}}}`, v1alpha1.PendingPrefix, named)
+}
+
 // initialized is the life of a pod until it has a node.
 func (s *story) initialized(name string) {
 	s.pod(name, "", scanner, approver)
