@@ -108,9 +108,14 @@ func (m *model) reconcile() {
 // rivalReconciles lets the other replica take a step, which is up to date and undisturbed. It may
 // come between two requests of the first one.
 func (m *model) rivalReconciles() {
+	m.undisturbed(func() { m.reconcileAs(m.rival, len(m.namespaces)-1, len(m.lifecycles)-1, len(m.accounts)-1) })
+}
+
+// undisturbed does something in which nothing comes between the requests of a controller.
+func (m *model) undisturbed(do func()) {
 	disturb := m.disturb
 	m.disturb = func() error { return nil }
-	m.reconcileAs(m.rival, len(m.namespaces)-1, len(m.lifecycles)-1, len(m.accounts)-1)
+	do()
 	m.disturb = disturb
 }
 
@@ -303,11 +308,8 @@ func (m *model) disturbances() map[string]step {
 // breakDown is an outage that each replica notices, as its requests fail again and again. The controller acts some time before and
 // after it.
 func (m *model) breakDown() {
-	disturb := m.disturb
-	m.disturb = func() error { return nil }
-	defer func() { m.disturb = disturb }()
 	m.catchUp()
-	m.reconcile()
+	m.undisturbed(m.reconcile)
 	m.clock.Step(time.Duration(rapid.IntRange(0, 30).Draw(m.t, "seconds before the outage")) * time.Second)
 	from := m.clock.Now()
 	for i := range rapid.IntRange(2, 9).Draw(m.t, "failures") {
@@ -319,7 +321,7 @@ func (m *model) breakDown() {
 	}
 	m.outages = append(m.outages, outage{from, m.clock.Now()})
 	m.clock.Step(time.Duration(rapid.IntRange(0, 120).Draw(m.t, "seconds after the outage")) * time.Second)
-	m.reconcile()
+	m.undisturbed(m.reconcile)
 }
 
 func (m *model) newNamespace() *corev1.Namespace {
@@ -461,12 +463,11 @@ func (m *model) run() {
 
 // goOn lets a number of steps pass that nothing disturbs.
 func (m *model) goOn() {
-	disturb := m.disturb
-	m.disturb = func() error { return nil }
-	for range rapid.IntRange(0, 8).Draw(m.t, "rounds") {
-		m.round()
-	}
-	m.disturb = disturb
+	m.undisturbed(func() {
+		for range rapid.IntRange(0, 8).Draw(m.t, "rounds") {
+			m.round()
+		}
+	})
 }
 
 // pause lets the other replica act while this one is paused, and then this one, which sees what it
