@@ -156,8 +156,8 @@ func (r *runner) tests(ctx context.Context, dir, pkg, binary string, args ...str
 	return r.command(ctx, dir, append([]string{"go", "tool", "test2json", "-t", "-p", pkg, binary, "-test.v=test2json", fmt.Sprint("-test.shuffle=", r.seed)}, args...)...)
 }
 
-// onPlanes runs the parts that need control planes: first e2e, then packaging, and beside it other versions of Kubernetes, as the tests
-// of these two wait most of their time. The slice of the fault campaign, which needs one control plane, runs beside the others.
+// onPlanes runs the parts that need control planes: first e2e, then packaging, and beside it other versions of Kubernetes, so that
+// one part works while the other waits. The slice of the fault campaign, which needs one control plane, runs beside the others.
 func (r *runner) onPlanes(ctx context.Context, done *report, parts []string) {
 	versions := strings.Fields(r.versions)
 	var beside sync.WaitGroup
