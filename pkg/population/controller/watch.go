@@ -11,7 +11,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -115,8 +115,9 @@ func enqueueNamespace(to workers.Queue, object *metav1.PartialObjectMetadata) {
 }
 
 const (
-	// mainWrites and allWrites are annotations of the objects in memory: hashes of managedFields without and with subresources.
-	mainWrites, allWrites = "main", "all"
+	// mainWrites and allWrites are annotations of the objects in memory: hashes of managedFields without and with subresources. An object has
+	// the annotation statusLast if its last write was of a subresource, such as the status.
+	mainWrites, allWrites, statusLast = "main", "all", "statusLast"
 )
 
 // slimmed is a cache.TransformFunc that keeps of an object what drifted compares. Tenants choose the size of the rest.
@@ -125,9 +126,21 @@ func slimmed(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	all := o.ManagedFields
+	main, mainTime, otherTime := []metav1.ManagedFieldsEntry{}, time.Time{}, time.Time{}
+	for _, entry := range o.ManagedFields {
+		last := &otherTime
+		if entry.Subresource == "" {
+			main, last = append(main, entry), &mainTime
+		}
+		if entry.Time != nil && last.Before(entry.Time.Time) {
+			*last = entry.Time.Time
+		}
+	}
+	o.Annotations = map[string]string{allWrites: hashOf(o.ManagedFields), mainWrites: hashOf(main)}
+	if !mainTime.IsZero() && mainTime.Before(otherTime) && !otherTime.After(time.Now()) { // clients can write a time in the future
+		o.Annotations[statusLast] = ""
+	}
 	o.ManagedFields, o.Finalizers = nil, nil
-	o.Annotations = map[string]string{allWrites: hashOf(all), mainWrites: hashOf(slices.DeleteFunc(slices.Clone(all), func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource != "" }))}
 	return o, nil
 }
 
@@ -141,7 +154,8 @@ func hashOf(fields []metav1.ManagedFieldsEntry) string {
 // change of a field changes managedFields, except a second change by the same client in the same second.
 func drifted(before, after *metav1.PartialObjectMetadata) bool {
 	differs := func(writes string) bool { return before.Annotations[writes] != after.Annotations[writes] }
-	return before.UID != after.UID || differs(mainWrites) || !differs(allWrites) && before.ResourceVersion != after.ResourceVersion ||
+	_, onlyStatus := after.Annotations[statusLast]
+	return before.UID != after.UID || differs(mainWrites) || !onlyStatus && !differs(allWrites) && before.ResourceVersion != after.ResourceVersion ||
 		!equality.Semantic.DeepEqual(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
 		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 }
