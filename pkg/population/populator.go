@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
@@ -31,6 +32,8 @@ import (
 // before it applies the object, so that a crash at any step loses no object.
 type Populator struct {
 	*Applier
+	// Wrote is called for each object that Populate or RollOut has changed in an open namespace. It can be nil.
+	Wrote func(stored *unstructured.Unstructured)
 	// reporter is an Applier that stores nothing.
 	reporter *Applier
 	client   typed.NsinitV1alpha1Interface
@@ -152,11 +155,23 @@ func (p *Populator) change(ctx context.Context, namespace *corev1.Namespace, mod
 	results := p.run(ctx, namespace, mode, tasks, existing(inventory.Status.Objects, populations))
 	if mode == Initialize {
 		p.awaitReady(ctx, namespace, results, isNew)
+	} else {
+		p.noteWritten(tasks, results)
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err() // it is no outcome that the process ends
 	}
 	return results, p.conclude(ctx, inventory, results)
+}
+
+// noteWritten calls Wrote for each object that was changed.
+func (p *Populator) noteWritten(tasks []Task, results []result) {
+	for i, r := range results {
+		isChanged := r.stored != nil && !isMetadata(r.Entry) && !r.Entry.LastAppliedTime.Equal(tasks[i].Entry.LastAppliedTime)
+		if isChanged && p.Wrote != nil {
+			p.Wrote(r.stored)
+		}
+	}
 }
 
 // list returns the populations in order. It does not use a cache, so it never misses a population that was created before

@@ -44,6 +44,8 @@ type coreObjects struct {
 	reading func(path string)
 	// deleted says that a finalizer keeps the objects.
 	deleted bool
+	// time is when objects are applied, or empty: their managedFields do not say it.
+	time string
 	// unavailable answers every request with 503.
 	unavailable bool
 }
@@ -73,6 +75,9 @@ func (c *coreObjects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var applied map[string]any
 		_ = json.NewDecoder(r.Body).Decode(&applied)
 		applied["metadata"].(map[string]any)["uid"] = "uid-" + r.URL.Path
+		if c.time != "" {
+			applied["metadata"].(map[string]any)["managedFields"] = []any{map[string]any{"manager": "hook", "operation": "Apply", "time": c.time}}
+		}
 		if c.deleted {
 			applied["metadata"].(map[string]any)["deletionTimestamp"] = "2026-01-02T03:04:05Z"
 		}

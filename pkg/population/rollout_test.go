@@ -49,6 +49,9 @@ func TestRollOut(t *testing.T) {
 		}
 		return !strings.HasSuffix(path, "/rejected")
 	}
+	core.time = "2026-01-02T03:04:05Z"
+	var wrote []string
+	p.Wrote = func(stored *unstructured.Unstructured) { wrote = append(wrote, stored.GetName()) }
 	check := func(want ...string) {
 		t.Helper()
 		results, err := p.RollOut(t.Context(), namespaceWith("u"), compiled)
@@ -88,6 +91,9 @@ func TestRollOut(t *testing.T) {
 		return true
 	}
 	check("m0 unchanged false", "m1 created false", "m2 created false", "m3 refused true")
+	if diff := cmp.Diff([]string{"free", "taken", "rejected"}, wrote); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
 }
 
 // TestRollOutLater: the object of a later population counts while that population has the manifest. The label alone and an
@@ -182,6 +188,8 @@ func TestRollOutChanges(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
+	var wrote []string
+	p.Wrote = func(stored *unstructured.Unstructured) { wrote = append(wrote, stored.GetName()) }
 	repair := func() error { return p.Populate(t.Context(), namespaceWith("u"), population.Repair) }
 	var of *population.Population
 	results := ""
@@ -198,7 +206,14 @@ func TestRollOutChanges(t *testing.T) {
 	})
 	check(rollOut, "a= b=")
 	delete(core.objects, "/api/v1/namespaces/shop/configmaps/a")
-	check(repair, "a= b=")
+	for _, core.time = range []string{"2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"} { // of the last change
+		wrote = nil
+		check(repair, "a= b=")
+		check(repair, "a= b=") // changes nothing
+		if diff := cmp.Diff([]string{"a"}, wrote); diff != "" {
+			t.Errorf("written (-want +got):\n%s", diff)
+		}
+	}
 
 	of = update(func(spec *v1alpha1.NamespacePopulationSpec) {
 		spec.Manifests = spec.Manifests[:1]

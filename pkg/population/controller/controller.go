@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -41,16 +41,17 @@ import (
 )
 
 const (
-	// resync is how often every namespace is reconciled without an event.
-	resync = 10 * time.Minute
+	// resync is how often every namespace is reconciled without an event, and resyncPause is the least time between two of them: many
+	// namespaces must not keep kube-apiserver busy.
+	resync      = 10 * time.Minute
+	resyncPause = time.Second
 	// recheckReady is how soon a population that is not ready is checked again: kinds and permissions are not watched.
 	recheckReady = 10 * time.Second
 	// settle is how long updates of a population's status and rollouts wait for more changes.
 	settle   = 500 * time.Millisecond
 	minRetry = 100 * time.Millisecond
 	maxRetry = 5 * time.Minute
-	// An object that a change has written is an event, which queues its namespace as a repair. So there are more workers for
-	// repairs: what the workers for changes write does not occupy all of them.
+	// changeWorkers and repairWorkers are how many namespaces are reconciled at the same time.
 	changeWorkers, repairWorkers = 2, 4
 )
 
@@ -112,8 +113,10 @@ type Controller struct {
 	closed sync.Map
 
 	mu sync.Mutex
-	// busy are the namespaces that workers reconcile. The value is the queue to which the namespace is added after that, or nil.
-	busy map[string]workers.Queue
+	// busy are the namespaces that are reconciled or get objects of a rollout.
+	busy map[string]*busy
+	// written are the versions of objects that this process wrote and whose events have not come yet.
+	written map[types.UID]string
 	// followed are the resources that are watched.
 	followed sets.Set[schema.GroupVersionResource]
 	// reports are what the workers report of each population, by name.
@@ -126,8 +129,7 @@ func New(config Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A resync also sends events without a change, so that every namespace is reconciled at times.
-	informers := externalversions.NewSharedInformerFactoryWithOptions(config.Nsinit, resync, externalversions.WithTransform(cached.WithoutManagedFields))
+	informers := externalversions.NewSharedInformerFactoryWithOptions(config.Nsinit, 0, externalversions.WithTransform(cached.WithoutManagedFields))
 	inventories, populations := informers.Nsinit().V1alpha1().PopulatedNamespaces(), informers.Nsinit().V1alpha1().NamespacePopulations()
 	c := &Controller{
 		Config: config, informers: informers, namespaces: namespaces, inventories: inventories.Lister(), populations: populations.Lister(),
@@ -135,7 +137,8 @@ func New(config Config) (*Controller, error) {
 		readiness: newQueue("population-readiness", nil),
 		rollouts:  workers.NewQueue("population-rollout", clock.RealClock{}, minRolloutRetry, maxRolloutRetry),
 		known:     map[string]*rollout{},
-		busy:      map[string]workers.Queue{},
+		busy:      map[string]*busy{},
+		written:   map[types.UID]string{},
 		followed:  sets.New[schema.GroupVersionResource](),
 		reports:   map[string]report{},
 	}
@@ -181,6 +184,7 @@ func (c *Controller) Run(ctx context.Context) {
 	c.running.Go(func() { workers.Run(ctx, c.readiness, 1, c.checkReadiness) })
 	c.running.Go(func() { workers.Run(ctx, c.changes, changeWorkers, c.exclusively(c.changes)) })
 	c.running.Go(func() { workers.Run(ctx, c.repairs, repairWorkers, c.exclusively(c.repairs)) })
+	c.running.Go(func() { c.resync(ctx) })
 	// If the namespaces or the list of exemptions cannot be read, such as without permission, each rollout reports so, and continues
 	// when they change.
 	await, cancel := context.WithTimeout(ctx, patience)
@@ -194,21 +198,14 @@ func (c *Controller) Run(ctx context.Context) {
 func (c *Controller) exclusively(from workers.Queue) func(context.Context, string) error {
 	return func(ctx context.Context, name string) error {
 		c.mu.Lock()
-		if _, busy := c.busy[name]; busy {
+		if b := c.busy[name]; b != nil {
 			defer c.mu.Unlock()
-			c.busy[name] = from
+			b.next = from
 			return nil
 		}
-		c.busy[name] = nil
+		c.busy[name] = newBusy()
 		c.mu.Unlock()
-		defer func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if waiting := c.busy[name]; waiting != nil {
-				waiting.Add(name)
-			}
-			delete(c.busy, name)
-		}()
+		defer c.end(name)
 		err := c.reconcile(ctx, name)
 		if err != nil && from == c.repairs && !population.IsTemporary(err) {
 			// It can fail in every namespace, such as without a permission. Others must not wait for it.
@@ -217,6 +214,24 @@ func (c *Controller) exclusively(from workers.Queue) func(context.Context, strin
 			return nil
 		}
 		return err
+	}
+}
+
+// resync queues every namespace at times, one after the other.
+func (c *Controller) resync(ctx context.Context) {
+	for {
+		inventories, _ := c.inventories.List(labels.Everything()) // a lister returns no error
+		turns := max(1, len(inventories))
+		for i := range turns {
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.Clock.After(max(resyncPause, resync/time.Duration(turns))):
+			}
+			if i < len(inventories) {
+				c.changes.Add(inventories[i].Name)
+			}
+		}
 	}
 }
 
@@ -259,15 +274,9 @@ func (c *Controller) inventoryAdded(inventory *v1alpha1.PopulatedNamespace, isIn
 }
 
 func (c *Controller) inventoryUpdated(before, after *v1alpha1.PopulatedNamespace) {
-	// Only the Populator updates an inventory. A resync does not change the resource version.
-	if before.ResourceVersion == after.ResourceVersion || before.UID != after.UID {
+	// A closed namespace without all of its objects can open nevertheless.
+	if before.UID != after.UID || c.isClosed(after.Name) && !meta.IsStatusConditionTrue(after.Status.Conditions, v1alpha1.ConditionApplied) {
 		c.changes.Add(after.Name)
-	}
-	switch isClosed := c.isClosed(after.Name); {
-	case isClosed && !meta.IsStatusConditionTrue(after.Status.Conditions, v1alpha1.ConditionApplied): // the namespace can open nevertheless
-		c.changes.Add(after.Name)
-	case !isClosed && !slices.EqualFunc(before.Status.Objects, after.Status.Objects, func(a, b v1alpha1.PopulatedObject) bool { return a.ContentHash == b.ContentHash }):
-		c.repairs.Add(after.Name) // what drifts while a rollout brings an object is repaired only after the inventory has the object
 	}
 	c.inventoryChanged(before)
 	c.inventoryChanged(after)

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -224,16 +225,21 @@ func TestGoneResource(t *testing.T) {
 	})
 }
 
-// runBlocked runs a Controller with a number of namespaces. It returns when as many as possible are reconciled because the
-// population has changed.
-func runBlocked(t *testing.T, count int) (c *Controller, ctx context.Context, calls *reconciliations, stop func()) {
-	t.Helper()
-	var namespaces, inventories []runtime.Object
+// populated returns a number of namespaces, and their inventories.
+func populated(count int) (namespaces, inventories []runtime.Object) {
 	for i := range count {
 		name := fmt.Sprintf("namespace-%d", i)
 		namespaces = append(namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u"}})
 		inventories = append(inventories, &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}})
 	}
+	return namespaces, inventories
+}
+
+// runBlocked runs a Controller with a number of namespaces. It returns when as many as possible are reconciled because the
+// population has changed.
+func runBlocked(t *testing.T, count int) (c *Controller, ctx context.Context, calls *reconciliations, stop func()) {
+	t.Helper()
+	namespaces, inventories := populated(count)
 	calls = &reconciliations{began: map[string]int{}, running: map[string]chan error{}}
 	c, ctx, halt := runController(t, nsinitfake.NewClientset(inventories...), corefake.NewClientset(namespaces...), calls.populate)
 	c.populationChanged("p")
@@ -257,7 +263,8 @@ func runBlocked(t *testing.T, count int) (c *Controller, ctx context.Context, ca
 
 // drift reports that an object in a namespace has changed.
 func (c *Controller) drift(namespace string) {
-	enqueueNamespace(c.repairs, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "o", Namespace: namespace}})
+	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "o", Namespace: namespace}}
+	c.changed(o, o)
 	synctest.Wait()
 }
 
@@ -450,25 +457,25 @@ func TestOpened(t *testing.T) {
 	}
 }
 
-// TestConcluded: when an inventory gets what a rollout applied, its namespace is reconciled: what drifted before was not repaired.
-func TestConcluded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "i", ResourceVersion: "1"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}
-		nsinit, calls := nsinitfake.NewClientset(inventory), 0
-		_, _, halt := runController(t, nsinit, corefake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u"}}),
-			func(context.Context, *corev1.Namespace) error { calls++; return nil })
-		defer halt(func() {})
-		before := calls
-		inventory = inventory.DeepCopy()
-		inventory.ResourceVersion, inventory.Status.Objects = "2", []v1alpha1.PopulatedObject{{Population: "p", Manifest: "m", UID: "o", ContentHash: "new"}}
-		if _, err := nsinit.NsinitV1alpha1().PopulatedNamespaces().UpdateStatus(t.Context(), inventory, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		settled()
-		if calls != before+1 {
-			t.Errorf("reconciled %d times", calls-before)
-		}
-	})
+// TestResync: every namespace is reconciled every ten minutes, or one in a second.
+func TestResync(t *testing.T) {
+	for count, want := range map[int]int{2: 2, 1000: 600} {
+		synctest.Test(t, func(t *testing.T) {
+			namespaces, inventories := populated(count)
+			var calls atomic.Int32
+			_, _, halt := runController(t, nsinitfake.NewClientset(inventories...), corefake.NewClientset(namespaces...), func(context.Context, *corev1.Namespace) error {
+				calls.Add(1)
+				return nil
+			})
+			defer halt(func() {})
+			time.Sleep(time.Second / 2) // between two of them
+			before := int(calls.Load())
+			time.Sleep(resync)
+			if again := int(calls.Load()) - before; before < count || again != want {
+				t.Errorf("%d namespaces of %d were reconciled at the start, and %d in ten minutes, want %d", before, count, again, want)
+			}
+		})
+	}
 }
 
 // TestTenantsInTurn: the namespaces of one user do not delay a repair in one of another user.

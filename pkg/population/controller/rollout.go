@@ -13,9 +13,10 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -181,28 +182,38 @@ func (c *Controller) inventory(source *metav1.PartialObjectMetadata) *v1alpha1.P
 	return inventory
 }
 
-// check reports on namespaces, or gives them their objects. An error of one namespace does not delay the others. If all of them
-// have one, the cause is probably not in the namespaces, and check returns the first.
+// check reports on namespaces, or gives them their objects, until one refuses an object: perhaps the rollout has to pause. An error of one
+// namespace does not delay the others. If all of them have one, the cause is probably not in the namespaces, and check returns the first.
 func (c *Controller) check(ctx context.Context, r *rollout, batch []tally, apply bool) error {
 	check := c.try
 	if apply {
 		check = c.rollOut
 	}
 	errs := make([]error, len(batch))
-	var group sync.WaitGroup
+	var refused atomic.Bool
+	var group errgroup.Group
+	group.SetLimit(atOnce)
 	for i, t := range batch {
-		group.Go(func() {
-			var results []population.Result
-			results, errs[i] = check(ctx, r, t.view.source)
-			t.view.set(results, errs[i], c.Clock.Now())
+		group.Go(func() error {
+			if refused.Load() {
+				return nil
+			}
+			results, err := check(ctx, r, t.view.source)
+			t.view.set(results, err, c.Clock.Now())
+			if errs[i] = err; slices.ContainsFunc(results, isRefused) {
+				refused.Store(true)
+			}
+			return nil
 		})
 	}
-	group.Wait()
+	_ = group.Wait() // errs has the errors
 	if slices.Contains(errs, nil) {
 		return nil
 	}
 	return fmt.Errorf("namespace %s: %w", batch[0].view.source.Name, errs[0])
 }
+
+func isRefused(result population.Result) bool { return result.Outcome == population.Refused }
 
 // probe tries a namespace that a paused rollout has not reached, with a dry run, at most once a minute. If it refuses nothing, the
 // cause is in the namespaces that do, such as a full quota: the rollout continues until as many others refuse objects. The
@@ -217,7 +228,7 @@ func (c *Controller) probe(ctx context.Context, r *rollout, tallies []tally) {
 	}
 	r.probed = c.Clock.Now()
 	results, err := c.try(ctx, r, waiting[rand.IntN(len(waiting))].view.source)
-	if err == nil && !slices.ContainsFunc(results, func(result population.Result) bool { return result.Outcome == population.Refused }) {
+	if err == nil && !slices.ContainsFunc(results, isRefused) {
 		r.limit = refusing + tooMany
 	}
 }
@@ -227,13 +238,19 @@ func (c *Controller) try(ctx context.Context, r *rollout, source *metav1.Partial
 	return c.Populator.ReportRollOut(ctx, namespaceOf(source), r.compiled, c.inventory(source).Status.Objects)
 }
 
-// rollOut gives a namespace its objects if it still is as it was listed.
+// rollOut gives a namespace its objects if it still is as it was listed. Meanwhile, no worker repairs it: its inventory does not have the
+// objects yet.
 func (c *Controller) rollOut(ctx context.Context, r *rollout, source *metav1.PartialObjectMetadata) ([]population.Result, error) {
+	if err := c.begin(ctx, source.Name); err != nil {
+		return nil, err
+	}
+	defer c.end(source.Name)
 	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, source.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	if namespace.UID != source.UID || !population.IsOpen(namespace) || r.compiled.Selects(namespace) != r.compiled.Selects(namespaceOf(source)) {
+	exempt, known := c.Exemptions.Has(namespace.Name, namespace.GenerateName)
+	if exempt || !known || namespace.UID != source.UID || !population.IsOpen(namespace) || r.compiled.Selects(namespace) != r.compiled.Selects(namespaceOf(source)) {
 		return nil, errors.New("it has changed since it was listed")
 	}
 	results, err := c.Populator.RollOut(ctx, namespace, r.compiled)

@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	// atOnce is how many namespaces get objects at the same time. A rollout begins with one.
+	// atOnce is how many namespaces are checked or get objects at the same time.
 	atOnce = 4
+	// batchSize is how many namespaces are checked or get objects before all of them are counted again. A rollout begins with one.
+	batchSize = 20
 	// tooMany is the number of namespaces that refuse objects at which a rollout pauses, see rollout.limit.
 	tooMany = 3
-	// reportAtOnce is for how many namespaces a report is made at the same time.
-	reportAtOnce = 8
 	// retryRefused is how soon namespaces that refused objects are tried again: permissions and policies are not watched.
 	retryRefused = time.Minute
 	// recheck is how soon old conflicts and reports are checked again: most objects of namespaces are not watched.
@@ -258,7 +258,7 @@ func next(tallies []tally, limit int, apply bool, asked, now time.Time) (batch [
 	slices.SortStableFunc(failing, func(a, b tally) int { return a.view.retry.Compare(b.view.retry) })
 	if !apply {
 		batch = slices.Concat(waiting, again, failing)
-		return batch[:min(reportAtOnce, len(batch))], wait
+		return batch[:min(batchSize, len(batch))], wait
 	}
 	switch {
 	case len(again) == 0:
@@ -268,5 +268,5 @@ func next(tallies []tally, limit int, apply bool, asked, now time.Time) (batch [
 	default: // the namespaces that refuse objects, which can be many of one tenant, do not delay the others
 		batch = []tally{waiting[0], again[0]}
 	}
-	return batch[:min(atOnce, max(1, current), len(batch))], wait
+	return batch[:min(batchSize, max(1, current), len(batch))], wait
 }

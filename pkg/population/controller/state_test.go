@@ -181,6 +181,7 @@ func TestNext(t *testing.T) {
 		t.view.err, t.view.retry = errors.New("no network"), start().Add(retry)
 		return []tally{t}
 	}
+	const many = "a b c d e f g h i j k l m n o p q r s t"
 	for name, test := range map[string]struct {
 		tallies []tally
 		now     time.Duration
@@ -193,8 +194,8 @@ func TestNext(t *testing.T) {
 		"the first":               {tallies: todo("a", "b", "c"), apply: "a", report: "a b c", wait: recheck},
 		"the second":              {tallies: all(one("a", 0, unchanged), todo("b", "c")), apply: "b", report: "b c", wait: recheck},
 		"after two":               {tallies: all(one("a", 0, unchanged), one("b", 0, created), todo("c", "d", "e")), apply: "c d", report: "c d e", wait: recheck},
-		"after many":              {tallies: all(one("a", 0, unchanged), one("b", 0, unchanged), one("c", 0, unchanged), one("d", 0, unchanged), one("e", 0, unchanged), todo("f", "g", "h", "i", "j")), apply: "f g h i", report: "f g h i j", wait: recheck},
-		"a report of many":        {tallies: todo("a", "b", "c", "d", "e", "f", "g", "h", "i"), apply: "a", report: "a b c d e f g h", wait: recheck},
+		"after many":              {tallies: all(one("a", 0, unchanged), one("b", 0, unchanged), one("c", 0, unchanged), one("d", 0, unchanged), one("e", 0, unchanged), todo("f", "g", "h", "i", "j", "k")), apply: "f g h i j", report: "f g h i j k", wait: recheck},
+		"a report of many":        {tallies: todo(strings.Fields(many + " u")...), apply: "a", report: many, wait: recheck},
 		"one refuses":             {tallies: all(one("a", 0, refused), todo("b")), apply: "b", report: "b", wait: retryRefused},
 		"a conflict":              {tallies: all(one("a", 0, conflict), one("b", 0, conflict), one("c", 0, conflict), todo("d")), apply: "d", report: "d", wait: recheck},
 		"three refuse":            {tallies: all(one("a", 0, refused), one("b", 0, unchanged, refused), one("c", 0, refused, conflict), todo("d")), apply: "", report: "d", wait: retryRefused},

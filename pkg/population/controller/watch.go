@@ -23,7 +23,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/sdk/util/workers"
 )
 
 // follow watches the resource of objects of populations while the Controller runs. It is called by a worker. An error can be retried.
@@ -79,18 +78,19 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 	_, err := informer.AddTypedEventHandler(cache.TypedResourceEventHandlerDetailedFuncs[*metav1.PartialObjectMetadata]{
 		AddFunc: func(object *metav1.PartialObjectMetadata, isInInitialList bool) {
 			if isInInitialList { // it may have changed since it was applied
-				enqueueNamespace(c.changes, object)
+				for name := range namespacesOf(object) {
+					c.changes.Add(name)
+				}
 			}
 		},
 		UpdateFunc: func(before, after *metav1.PartialObjectMetadata) {
 			if drifted(before, after) {
-				enqueueNamespace(c.repairs, before) // its owner can be removed
-				enqueueNamespace(c.repairs, after)
+				c.changed(before, after)
 			}
 		},
 		DeleteFunc: func(deleted cache.DeletedObject[*metav1.PartialObjectMetadata]) {
 			if deleted.OptionalObj != nil {
-				enqueueNamespace(c.repairs, deleted.OptionalObj)
+				c.deleted(deleted.OptionalObj)
 			}
 		},
 	})
@@ -99,19 +99,6 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 	}
 	logger.V(2).Info("Watching a resource of populations")
 	return informer
-}
-
-// enqueueNamespace queues the namespace of an object. The namespace owns a cluster-scoped object.
-func enqueueNamespace(to workers.Queue, object *metav1.PartialObjectMetadata) {
-	if object.Namespace != "" {
-		to.Add(object.Namespace)
-		return
-	}
-	for _, owner := range object.OwnerReferences {
-		if owner.APIVersion == "v1" && owner.Kind == "Namespace" {
-			to.Add(owner.Name)
-		}
-	}
 }
 
 const (
