@@ -18,7 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
@@ -32,8 +31,9 @@ import (
 // before it applies the object, so that a crash at any step loses no object.
 type Populator struct {
 	*Applier
-	// Wrote is called for each object that Populate or RollOut has changed in an open namespace. It can be nil.
-	Wrote func(stored *unstructured.Unstructured)
+	// Wrote is called for each object whose drift is repaired, and each inventory, that Populate or RollOut has changed in an open namespace.
+	// It can be nil.
+	Wrote func(stored metav1.Object)
 	// reporter is an Applier that stores nothing.
 	reporter *Applier
 	client   typed.NsinitV1alpha1Interface
@@ -155,23 +155,21 @@ func (p *Populator) change(ctx context.Context, namespace *corev1.Namespace, mod
 	results := p.run(ctx, namespace, mode, tasks, existing(inventory.Status.Objects, populations))
 	if mode == Initialize {
 		p.awaitReady(ctx, namespace, results, isNew)
-	} else {
-		p.noteWritten(tasks, results)
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err() // it is no outcome that the process ends
 	}
-	return results, p.conclude(ctx, inventory, results)
-}
-
-// noteWritten calls Wrote for each object that was changed.
-func (p *Populator) noteWritten(tasks []Task, results []result) {
-	for i, r := range results {
-		isChanged := r.stored != nil && !isMetadata(r.Entry) && !r.Entry.LastAppliedTime.Equal(tasks[i].Entry.LastAppliedTime)
-		if isChanged && p.Wrote != nil {
-			p.Wrote(r.stored)
+	changed := written(tasks, results)
+	concluded, err := p.conclude(ctx, inventory, results)
+	if concluded != nil {
+		changed = append(changed, concluded)
+	}
+	if mode != Initialize && p.Wrote != nil {
+		for _, object := range changed {
+			p.Wrote(object)
 		}
 	}
+	return results, err
 }
 
 // list returns the populations in order. It does not use a cache, so it never misses a population that was created before
@@ -264,8 +262,8 @@ func failureOf(entry v1alpha1.PopulatedObject) string {
 	return fmt.Sprintf("%s/%s: %s", entry.Population, entry.Manifest, entry.Message)
 }
 
-// conclude writes the results to the inventory, if it changes.
-func (p *Populator) conclude(ctx context.Context, inventory *v1alpha1.PopulatedNamespace, results []result) error {
+// conclude writes the results to the inventory, and returns what is stored. It returns nil if the inventory does not change.
+func (p *Populator) conclude(ctx context.Context, inventory *v1alpha1.PopulatedNamespace, results []result) (*v1alpha1.PopulatedNamespace, error) {
 	var objects []v1alpha1.PopulatedObject
 	for _, r := range results {
 		if r.outcome != Deleted {
@@ -286,11 +284,12 @@ func (p *Populator) conclude(ctx context.Context, inventory *v1alpha1.PopulatedN
 	condition.Type = v1alpha1.ConditionReady
 	meta.SetStatusCondition(&updated.Status.Conditions, condition)
 	if equality.Semantic.DeepEqual(inventory.Status, updated.Status) {
-		return nil
+		return nil, nil
 	}
 	// gofail: var populationBeforeConclude struct{}
-	if _, err := p.client.PopulatedNamespaces().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("cannot store the inventory: %w", err)
+	stored, err := p.client.PopulatedNamespaces().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("cannot store the inventory: %w", err)
 	}
-	return nil
+	return stored, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -207,4 +208,16 @@ func (a *Applier) reapply(ctx context.Context, namespace *corev1.Namespace, cont
 		return stored, Unchanged, nil
 	}
 	return stored, Configured, nil
+}
+
+// written returns the objects that were changed and whose drift is repaired. The time of the last change is in the entry of a task, and then
+// in that of its result.
+func written(tasks []Task, results []result) (objects []metav1.Object) {
+	for i, r := range results {
+		isChanged := r.stored != nil && r.outcome != Unchanged && !r.Entry.LastAppliedTime.Equal(tasks[i].Entry.LastAppliedTime)
+		if isChanged && r.Entry.ContentHash != "" && !isMetadata(r.Entry) {
+			objects = append(objects, r.stored)
+		}
+	}
+	return objects
 }

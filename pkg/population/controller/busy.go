@@ -10,7 +10,6 @@ import (
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -65,8 +64,8 @@ func (c *Controller) end(name string) {
 	}
 }
 
-// Wrote notes that this process has changed an object, so that the event of the change starts no repair. The namespace is busy.
-func (c *Controller) Wrote(stored *unstructured.Unstructured) {
+// Wrote notes that this process has changed an object of a busy namespace, so that the event of the change starts no repair.
+func (c *Controller) Wrote(stored metav1.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.written[stored.GetUID()] = stored.GetResourceVersion()
@@ -82,14 +81,18 @@ func (c *Controller) isOwn(uid types.UID, version string) bool {
 	return false
 }
 
-// changed queues the namespaces of an object that another client has changed. before is its former state: its owner can be removed.
-func (c *Controller) changed(before, after *metav1.PartialObjectMetadata) {
+// observed queues the namespaces of an object that has changed, unless this process changed it. An object that is new needs no repair if
+// this process has not changed it before.
+func (c *Controller) observed(object metav1.Object, isNew bool, namespaces sets.Set[string]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name := range namespacesOf(before).Union(namespacesOf(after)) {
-		if b := c.busy[name]; b != nil {
-			b.changed[after.UID] = after.ResourceVersion
-		} else if !c.isOwn(after.UID, after.ResourceVersion) {
+	_, isWritten := c.written[object.GetUID()]
+	for name := range namespaces {
+		switch b := c.busy[name]; {
+		case b != nil:
+			b.changed[object.GetUID()] = object.GetResourceVersion()
+		case isNew && !isWritten, c.isOwn(object.GetUID(), object.GetResourceVersion()):
+		default:
 			c.repairs.Add(name)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
@@ -54,6 +55,20 @@ func TestOwnChanges(t *testing.T) {
 		},
 		"an own version of another object": {
 			during:  func(h story) { h.wrote("o", "2"); h.event("p", "2") },
+			repairs: 1,
+		},
+		"an object that it created": {
+			during: func(h story) { h.wrote("o", "2") },
+			after:  func(h story) { h.appeared("o", "2") },
+		},
+		"a new object of another client": {after: func(h story) { h.appeared("o", "2") }},
+		"another client takes the place of a new object": {
+			during:  func(h story) { h.appeared("o", "2") },
+			repairs: 1,
+		},
+		"only a later version is seen": {
+			during:  func(h story) { h.wrote("o", "2") },
+			after:   func(h story) { h.appeared("o", "3") },
 			repairs: 1,
 		},
 		"a deletion": {
@@ -126,7 +141,11 @@ func (s story) wrote(uid types.UID, version string) {
 }
 
 func (s story) event(uid types.UID, version string) {
-	s.c.changed(objectOf(uid, "1"), objectOf(uid, version))
+	s.c.observed(objectOf(uid, version), false, sets.New("shop"))
+}
+
+func (s story) appeared(uid types.UID, version string) {
+	s.c.observed(objectOf(uid, version), true, sets.New("shop"))
 }
 
 func (s story) deleted(uid types.UID, version string) { s.c.deleted(objectOf(uid, version)) }

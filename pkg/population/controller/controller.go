@@ -7,9 +7,11 @@ SPDX-License-Identifier: Apache-2.0
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -200,7 +202,9 @@ func (c *Controller) exclusively(from workers.Queue) func(context.Context, strin
 		c.mu.Lock()
 		if b := c.busy[name]; b != nil {
 			defer c.mu.Unlock()
-			b.next = from
+			if b.next != c.repairs {
+				b.next = from
+			}
 			return nil
 		}
 		c.busy[name] = newBusy()
@@ -217,20 +221,27 @@ func (c *Controller) exclusively(from workers.Queue) func(context.Context, strin
 	}
 }
 
-// resync queues every namespace at times, one after the other.
+// resync queues every namespace at times, one after the other by name.
 func (c *Controller) resync(ctx context.Context) {
+	last := ""
 	for {
 		inventories, _ := c.inventories.List(labels.Everything()) // a lister returns no error
-		turns := max(1, len(inventories))
-		for i := range turns {
-			select {
-			case <-ctx.Done():
-				return
-			case <-c.Clock.After(max(resyncPause, resync/time.Duration(turns))):
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.Clock.After(max(resyncPause, resync/time.Duration(max(1, len(inventories))))):
+		}
+		first, next := "", ""
+		for _, inventory := range inventories {
+			if name := inventory.Name; first == "" || name < first {
+				first = name
 			}
-			if i < len(inventories) {
-				c.changes.Add(inventories[i].Name)
+			if name := inventory.Name; name > last && (next == "" || name < next) {
+				next = name
 			}
+		}
+		if last = cmp.Or(next, first); last != "" {
+			c.changes.Add(last)
 		}
 	}
 }
@@ -274,12 +285,27 @@ func (c *Controller) inventoryAdded(inventory *v1alpha1.PopulatedNamespace, isIn
 }
 
 func (c *Controller) inventoryUpdated(before, after *v1alpha1.PopulatedNamespace) {
+	isClosed := c.isClosed(after.Name)
 	// A closed namespace without all of its objects can open nevertheless.
-	if before.UID != after.UID || c.isClosed(after.Name) && !meta.IsStatusConditionTrue(after.Status.Conditions, v1alpha1.ConditionApplied) {
+	if before.UID != after.UID || isClosed && !meta.IsStatusConditionTrue(after.Status.Conditions, v1alpha1.ConditionApplied) {
 		c.changes.Add(after.Name)
+	}
+	// What drifted while another process or the initializer applied it could not be repaired before the inventory has it.
+	if !isClosed && !slices.Equal(hashesOf(before), hashesOf(after)) {
+		c.observed(after, false, sets.New(after.Name))
 	}
 	c.inventoryChanged(before)
 	c.inventoryChanged(after)
+}
+
+// hashesOf returns what identifies the objects whose drift is repaired.
+func hashesOf(inventory *v1alpha1.PopulatedNamespace) (hashes []string) {
+	for _, entry := range inventory.Status.Objects {
+		if entry.ContentHash != "" {
+			hashes = append(hashes, entry.ContentHash)
+		}
+	}
+	return hashes
 }
 
 // inventoryChanged queues the populations of an inventory, which is nil if its last state is not known.

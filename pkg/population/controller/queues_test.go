@@ -264,7 +264,7 @@ func runBlocked(t *testing.T, count int) (c *Controller, ctx context.Context, ca
 // drift reports that an object in a namespace has changed.
 func (c *Controller) drift(namespace string) {
 	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "o", Namespace: namespace}}
-	c.changed(o, o)
+	c.observed(o, false, namespacesOf(o))
 	synctest.Wait()
 }
 

@@ -13,7 +13,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -182,35 +182,46 @@ func (c *Controller) inventory(source *metav1.PartialObjectMetadata) *v1alpha1.P
 	return inventory
 }
 
-// check reports on namespaces, or gives them their objects, until one refuses an object: perhaps the rollout has to pause. An error of one
-// namespace does not delay the others. If all of them have one, the cause is probably not in the namespaces, and check returns the first.
+// check reports on namespaces, or gives them their objects. It ends early when a rollout perhaps has to pause, because a namespace refuses
+// an object, and when the status is to be written again. An error of one namespace does not delay the others. If several in a row have one,
+// the cause is probably not in the namespaces: check ends early, too, and returns the first error if there are only errors.
 func (c *Controller) check(ctx context.Context, r *rollout, batch []tally, apply bool) error {
 	check := c.try
 	if apply {
 		check = c.rollOut
 	}
-	errs := make([]error, len(batch))
-	var refused atomic.Bool
+	var mu sync.Mutex
+	var errs []error
+	failures, succeeded, ended, began := 0, false, false, c.Clock.Now()
 	var group errgroup.Group
 	group.SetLimit(atOnce)
-	for i, t := range batch {
+	for _, t := range batch {
 		group.Go(func() error {
-			if refused.Load() {
+			mu.Lock()
+			skipped := ended || failures >= atOnce || c.Clock.Since(began) >= between
+			mu.Unlock()
+			if skipped {
 				return nil
 			}
 			results, err := check(ctx, r, t.view.source)
 			t.view.set(results, err, c.Clock.Now())
-			if errs[i] = err; slices.ContainsFunc(results, isRefused) {
-				refused.Store(true)
+			mu.Lock()
+			defer mu.Unlock()
+			ended = ended || apply && slices.ContainsFunc(results, isRefused)
+			if err == nil {
+				failures, succeeded = 0, true
+				return nil
 			}
+			failures++
+			errs = append(errs, fmt.Errorf("namespace %s: %w", t.view.source.Name, err))
 			return nil
 		})
 	}
 	_ = group.Wait() // errs has the errors
-	if slices.Contains(errs, nil) {
+	if succeeded || len(errs) == 0 {
 		return nil
 	}
-	return fmt.Errorf("namespace %s: %w", batch[0].view.source.Name, errs[0])
+	return errs[0]
 }
 
 func isRefused(result population.Result) bool { return result.Outcome == population.Refused }

@@ -56,8 +56,11 @@ type world struct {
 	// reporting is the outcome of reports, if it is another one.
 	reporting population.Outcome
 	lost      bool // the list of exemptions is deleted when a namespace gets its objects
-	rolled    []string
-	reported  []string
+	// twentieth is called when twenty namespaces have got their objects, if it is set.
+	twentieth  func(*world)
+	controller *Controller
+	rolled     []string
+	reported   []string
 	// err is the error of each check, or only of the namespaces failing. tries counts the checks that have it.
 	err     error
 	failing func(namespace string) bool
@@ -149,6 +152,7 @@ func (w *world) start(t *testing.T) func() {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.controller = c
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	group.Go(func() { c.Run(ctx) })
@@ -188,7 +192,16 @@ func (w *world) RollOut(ctx context.Context, namespace *corev1.Namespace, of *po
 	if err := w.fails(namespace.Name); err != nil {
 		return nil, err
 	}
-	w.rolled = append(w.rolled, namespace.Name)
+	if w.rolled = append(w.rolled, namespace.Name); len(w.rolled) == 20 && w.twentieth != nil {
+		w.twentieth(w)
+	}
+	if c := w.controller; c != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.busy[namespace.Name] == nil {
+			return nil, errors.New("workers can repair it meanwhile")
+		}
+	}
 	w.known = w.known && !w.lost
 	result := w.resultOf(population.Key{Population: "p", Manifest: "m"})
 	entry := v1alpha1.PopulatedObject{Population: "p", Manifest: "m", APIVersion: "v1", Kind: "ConfigMap", Name: "m", UID: "m", State: v1alpha1.PopulatedObjectApplied}
@@ -379,6 +392,39 @@ func TestPauses(t *testing.T) {
 				w.check(t, v1alpha1.ReasonRolloutComplete, "5/5", "a b c d e")
 				if event := <-w.events.Events; event != "Normal RolloutComplete 5 of 5 namespaces have received every object" {
 					t.Errorf("the event is %s", event)
+				}
+			})
+		})
+	}
+}
+
+// TestBatch: a rollout to many namespaces ends early when something is wrong. Those that have begun at the same time do not.
+func TestBatch(t *testing.T) {
+	for name, test := range map[string]struct {
+		happens func(*world)
+		reason  string
+		more    int // namespaces that are tried, at most
+	}{
+		"nothing":                {func(*world) {}, v1alpha1.ReasonRolloutComplete, 80},
+		"a namespace refuses":    {func(w *world) { w.outcome = population.Refused }, v1alpha1.ReasonRolloutPaused, tooMany - 1 + atOnce},
+		"exemptions are unknown": {func(w *world) { w.known = false }, v1alpha1.ReasonRolloutExemptionsUnknown, atOnce - 1},
+		"the API fails":          {func(w *world) { w.err = apierrors.NewInternalError(errors.New("etcd is gone")) }, v1alpha1.ReasonRolloutProgressing, 10 * atOnce},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				for i := range 100 {
+					w.namespace(t, fmt.Sprintf("n%03d", i), nil)
+				}
+				w.twentieth = test.happens
+				w.populate(t, v1alpha1.RolloutApply)
+				defer w.start(t)()
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				condition := meta.FindStatusCondition(w.population(t).Status.Conditions, v1alpha1.ConditionRolledOut)
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if more := len(w.rolled) + w.tries - 20; condition == nil || condition.Reason != test.reason || more > test.more || more < 0 {
+					t.Errorf("%d more namespaces were tried, want at most %d; %+v", more, test.more, condition)
 				}
 			})
 		})

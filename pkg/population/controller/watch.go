@@ -77,15 +77,20 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 	})}
 	_, err := informer.AddTypedEventHandler(cache.TypedResourceEventHandlerDetailedFuncs[*metav1.PartialObjectMetadata]{
 		AddFunc: func(object *metav1.PartialObjectMetadata, isInInitialList bool) {
-			if isInInitialList { // it may have changed since it was applied
-				for name := range namespacesOf(object) {
-					c.changes.Add(name)
-				}
+			if !isInInitialList {
+				c.observed(object, true, namespacesOf(object))
+				return
+			}
+			for name := range namespacesOf(object) { // it may have changed since it was applied
+				c.changes.Add(name)
 			}
 		},
 		UpdateFunc: func(before, after *metav1.PartialObjectMetadata) {
+			if before.UID != after.UID {
+				c.deleted(before)
+			}
 			if drifted(before, after) {
-				c.changed(before, after)
+				c.observed(after, false, namespacesOf(before).Union(namespacesOf(after))) // its owner can be removed
 			}
 		},
 		DeleteFunc: func(deleted cache.DeletedObject[*metav1.PartialObjectMetadata]) {
@@ -138,11 +143,11 @@ func hashOf(fields []metav1.ManagedFieldsEntry) string {
 }
 
 // drifted reports whether an update changed more than the status of an object, which controllers update often. Every
-// change of a field changes managedFields, except a second change by the same client in the same second.
+// change of a field changes managedFields, except a second change by the same client in the same second. Not every kind has a generation.
 func drifted(before, after *metav1.PartialObjectMetadata) bool {
 	differs := func(writes string) bool { return before.Annotations[writes] != after.Annotations[writes] }
 	_, onlyStatus := after.Annotations[statusLast]
-	return before.UID != after.UID || differs(mainWrites) || !onlyStatus && !differs(allWrites) && before.ResourceVersion != after.ResourceVersion ||
+	return before.UID != after.UID || before.Generation != after.Generation || differs(mainWrites) || !onlyStatus && !differs(allWrites) && before.ResourceVersion != after.ResourceVersion ||
 		!equality.Semantic.DeepEqual(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
 		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 }
