@@ -114,6 +114,9 @@ func (v *view) tally(inventory *v1alpha1.PopulatedNamespace, apply bool) tally {
 	if v.counted == nil || v.inventory != inventory {
 		counted := v.count(inventory.Status.Objects, apply)
 		v.counted, v.inventory = &counted, inventory
+		if counted.isRecorded() {
+			v.results = nil // they need memory, and the inventory has them
+		}
 	}
 	return *v.counted
 }
