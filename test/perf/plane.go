@@ -56,7 +56,10 @@ func startPlaneAt(ctx context.Context, dir string, nsinit, defaultRates bool) (*
 	if err != nil {
 		return nil, err
 	}
-	c.DefaultRates = defaultRates
+	c.DefaultRates, c.Env = defaultRates, map[string][]string{}
+	for _, g := range memoryGroups() { // as in their pods
+		c.Env[g.program] = []string{fmt.Sprintf("GOMEMLIMIT=%dMiB", g.limit)}
+	}
 	p := &plane{Cluster: c, serves: nsinit, helpers: map[string]*exec.Cmd{}}
 	up := c.UpKubernetes
 	if nsinit {
@@ -94,7 +97,7 @@ func (p *plane) startHelperWith(ctx context.Context, environment []string, name,
 	defer func() { _ = log.Close() }()
 	command := exec.CommandContext(ctx, program, args...)
 	command.Stdout, command.Stderr = log, log
-	command.Env = append(os.Environ(), environment...)
+	command.Env = slices.Concat(os.Environ(), p.Env[name], environment)
 	if err := command.Start(); err != nil {
 		return err
 	}

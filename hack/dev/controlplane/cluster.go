@@ -47,6 +47,8 @@ type Cluster struct {
 	// DefaultRates means that kube-controller-manager limits its requests as in production. Otherwise tests and trials
 	// do not wait for its limits.
 	DefaultRates bool
+	// Env has environment variables of programs, by name.
+	Env map[string][]string
 	// NoBuild means that the programs are built already.
 	NoBuild bool
 

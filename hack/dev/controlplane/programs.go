@@ -41,7 +41,7 @@ func (c *Cluster) Process(name string) *Process {
 	if name == "nsinit-etcd" {
 		program = c.program("nsinit-apiserver")
 	}
-	return &Process{Name: name, Program: program, Args: arguments(), StateDir: c.Dir, Dev: c.program("dev")}
+	return &Process{Name: name, Program: program, Args: arguments(), Env: c.Env[name], StateDir: c.Dir, Dev: c.program("dev")}
 }
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.Dir, name) }
