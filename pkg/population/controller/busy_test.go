@@ -8,6 +8,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -20,6 +21,7 @@ import (
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	nsinitfake "github.com/nsinit/nsinit/sdk/generated/clientset/versioned/fake"
+	"github.com/nsinit/nsinit/sdk/util/workers"
 )
 
 // TestOwnChanges: a change by this process starts no repair. One of another client does, but not before the process has ended what it does
@@ -149,6 +151,21 @@ func (s story) appeared(uid types.UID, version string) {
 }
 
 func (s story) deleted(uid types.UID, version string) { s.c.deleted(objectOf(uid, version)) }
+
+// TestRepairIsNext: what has changed in a busy namespace is repaired before others change, although the namespace changes, too.
+func TestRepairIsNext(t *testing.T) {
+	c := &Controller{busy: map[string]*busy{}, repairs: newQueue("repairs", nil), changes: newQueue("changes", nil)}
+	defer c.repairs.ShutDown()
+	defer c.changes.ShutDown()
+	err := c.begin(t.Context(), "shop")
+	for _, from := range []workers.Queue{c.repairs, c.changes} {
+		err = errors.Join(err, c.exclusively(from)(t.Context(), "shop"))
+	}
+	c.end("shop")
+	if err != nil || c.repairs.Len() != 1 || c.changes.Len() != 0 {
+		t.Errorf("%d to repair, %d to change, %v", c.repairs.Len(), c.changes.Len(), err)
+	}
+}
 
 // TestBegin: a rollout waits until a namespace is not busy.
 func TestBegin(t *testing.T) {
