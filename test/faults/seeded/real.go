@@ -73,5 +73,11 @@ func realBugs() []Bug {
 			Found: "an attack", Fix: "9cf4a1a9", Package: "./pkg/cli/off", Test: "^TestOnRefuses$"},
 		{Name: "fix-releases-content", Description: "kubectl nsinit why --fix offers to release the content that participants still hold",
 			Found: "unknown", Fix: "0b0a995e", Package: "./pkg/diagnosis", Test: "^TestFixes$"},
+		{Name: "status-taken-for-drift", Description: "a status that is written twice in a second is taken for drift, and its namespace is reconciled",
+			Found: "a review", Fix: "20cc6b75", Package: "./pkg/population/controller", Test: "^TestDrifted$"},
+		{Name: "resync-without-limit", Description: "without a change, 10,000 populated namespaces keep kube-apiserver busy for six of ten minutes",
+			Found: "a measurement", Fix: "e2b7b524", Package: "./pkg/population/controller", Test: "^TestResync$"},
+		{Name: "repair-becomes-change", Description: "a repair in a namespace that is reconciled waits until a changed population has reached every namespace",
+			Found: "a review", Fix: "da91c97e", Package: "./pkg/population/controller", Test: "^TestRepairIsNext$"},
 	}
 }
