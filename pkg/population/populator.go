@@ -31,9 +31,8 @@ import (
 // before it applies the object, so that a crash at any step loses no object.
 type Populator struct {
 	*Applier
-	// Wrote is called for each object whose drift is repaired, and each inventory, that Populate or RollOut has changed in an open namespace.
-	// It can be nil.
-	Wrote func(stored metav1.Object)
+	// Wrote is called for each object and inventory that Populate or RollOut has changed in an open namespace. It can be nil.
+	Wrote func(namespace string, stored metav1.Object)
 	// reporter is an Applier that stores nothing.
 	reporter *Applier
 	client   typed.NsinitV1alpha1Interface
@@ -166,7 +165,7 @@ func (p *Populator) change(ctx context.Context, namespace *corev1.Namespace, mod
 	}
 	if mode != Initialize && p.Wrote != nil {
 		for _, object := range changed {
-			p.Wrote(object)
+			p.Wrote(namespace.Name, object)
 		}
 	}
 	return results, err

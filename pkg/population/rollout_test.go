@@ -51,7 +51,7 @@ func TestRollOut(t *testing.T) {
 	}
 	core.time = "2026-01-02T03:04:05Z"
 	var wrote []string
-	p.Wrote = func(stored metav1.Object) { wrote = append(wrote, stored.GetName()) }
+	p.Wrote = func(_ string, stored metav1.Object) { wrote = append(wrote, stored.GetName()) }
 	check := func(want ...string) {
 		t.Helper()
 		results, err := p.RollOut(t.Context(), namespaceWith("u"), compiled)
@@ -91,7 +91,7 @@ func TestRollOut(t *testing.T) {
 		return true
 	}
 	check("m0 unchanged false", "m1 created false", "m2 created false", "m3 refused true")
-	if diff := cmp.Diff([]string{"shop", "shop"}, wrote); diff != "" { // only the inventory: the drift of its objects is not repaired
+	if diff := cmp.Diff([]string{"free", "shop", "taken", "rejected", "shop"}, wrote); diff != "" { // with the inventory
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
 }
@@ -189,7 +189,7 @@ func TestRollOutChanges(t *testing.T) {
 		}
 	}
 	var wrote []string
-	p.Wrote = func(stored metav1.Object) { wrote = append(wrote, stored.GetName()) }
+	p.Wrote = func(_ string, stored metav1.Object) { wrote = append(wrote, stored.GetName()) }
 	repair := func() error { return p.Populate(t.Context(), namespaceWith("u"), population.Repair) }
 	var of *population.Population
 	results := ""

@@ -210,12 +210,11 @@ func (a *Applier) reapply(ctx context.Context, namespace *corev1.Namespace, cont
 	return stored, Configured, nil
 }
 
-// written returns the objects that were changed and whose drift is repaired. The time of the last change is in the entry of a task, and then
-// in that of its result.
+// written returns the objects that were changed. The time of the last change is in the entry of a task, and then in that of its result.
 func written(tasks []Task, results []result) (objects []metav1.Object) {
 	for i, r := range results {
 		isChanged := r.stored != nil && r.outcome != Unchanged && !r.Entry.LastAppliedTime.Equal(tasks[i].Entry.LastAppliedTime)
-		if isChanged && r.Entry.ContentHash != "" && !isMetadata(r.Entry) {
+		if isChanged && !isMetadata(r.Entry) {
 			objects = append(objects, r.stored)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
-// TestWritten: an object counts as written only if this run changed it, and its drift is repaired.
+// TestWritten: an object counts as written only if this run changed it.
 func TestWritten(t *testing.T) {
 	at := func(second int64) *metav1.Time { return new(metav1.NewTime(time.Unix(second, 0))) }
 	for name, test := range map[string]struct {
@@ -29,11 +29,10 @@ func TestWritten(t *testing.T) {
 		"applied without a change":    {at(2), func(*result) {}, 0},
 		"only read":                   {nil, func(r *result) { r.outcome = Unchanged }, 0},
 		"refused":                     {at(1), func(r *result) { r.stored, r.outcome = nil, Refused }, 0},
-		"its drift is not repaired":   {nil, func(r *result) { r.Entry.ContentHash = "" }, 0},
 		"the metadata of a namespace": {nil, func(r *result) { r.Entry.Manifest = metadataManifest }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := result{Task: Task{Entry: v1alpha1.PopulatedObject{Manifest: "m", ContentHash: "h", LastAppliedTime: at(2)}}, outcome: Configured, stored: &unstructured.Unstructured{}}
+			r := result{Task: Task{Entry: v1alpha1.PopulatedObject{Manifest: "m", LastAppliedTime: at(2)}}, outcome: Configured, stored: &unstructured.Unstructured{}}
 			test.change(&r)
 			if got := written([]Task{{Entry: v1alpha1.PopulatedObject{LastAppliedTime: test.before}}}, []result{r}); len(got) != test.want {
 				t.Errorf("written: %v, want %d", got, test.want)

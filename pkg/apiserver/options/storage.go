@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
+	"github.com/nsinit/nsinit/pkg/program"
 )
 
 // newEtcdCommand returns the command that runs the embedded etcd.
@@ -31,6 +32,7 @@ func newEtcdCommand() *cobra.Command {
 			if quota < 0 {
 				return fmt.Errorf("--%s=%d: give a size in bytes, or 0 to derive it from the volume", flagQuota, quota)
 			}
+			program.LimitMemory(command.Context())
 			return embeddedetcd.Run(command.Context(), dir, quota)
 		},
 	}

@@ -8,6 +8,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,7 +28,7 @@ type busy struct {
 
 func newBusy() *busy { return &busy{changed: map[types.UID]string{}, done: make(chan struct{})} }
 
-// begin waits until a namespace is not busy, and makes it busy until end is called.
+// begin waits until a namespace is not busy, and makes it busy until end is called. An error means that the context has ended.
 func (c *Controller) begin(ctx context.Context, name string) error {
 	for {
 		c.mu.Lock()
@@ -42,7 +43,7 @@ func (c *Controller) begin(ctx context.Context, name string) error {
 		select {
 		case <-b.done:
 		case <-ctx.Done():
-			return ctx.Err()
+			return errors.New("it is being repaired")
 		}
 	}
 }
@@ -55,7 +56,7 @@ func (c *Controller) end(name string) {
 	delete(c.busy, name)
 	close(b.done)
 	for uid, version := range b.changed {
-		if !c.isOwn(uid, version) {
+		if !c.isOwn(name, uid, version) {
 			b.next = c.repairs
 		}
 	}
@@ -65,20 +66,29 @@ func (c *Controller) end(name string) {
 }
 
 // Wrote notes that this process has changed an object of a busy namespace, so that the event of the change starts no repair.
-func (c *Controller) Wrote(stored metav1.Object) {
+func (c *Controller) Wrote(namespace string, stored metav1.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.written[stored.GetUID()] = stored.GetResourceVersion()
+	if c.written[namespace] == nil {
+		c.written[namespace] = map[types.UID]string{}
+	}
+	c.written[namespace][stored.GetUID()] = stored.GetResourceVersion()
 }
 
 // isOwn reports whether this process wrote a version of an object. It is true once. The caller holds mu.
-func (c *Controller) isOwn(uid types.UID, version string) bool {
-	written, known := c.written[uid]
-	if known && written == version {
-		delete(c.written, uid)
-		return true
+func (c *Controller) isOwn(namespace string, uid types.UID, version string) bool {
+	if written, known := c.written[namespace][uid]; !known || written != version {
+		return false
 	}
-	return false
+	c.forget(namespace, uid)
+	return true
+}
+
+// forget forgets what was written to an object. The caller holds mu.
+func (c *Controller) forget(namespace string, uid types.UID) {
+	if delete(c.written[namespace], uid); len(c.written[namespace]) == 0 {
+		delete(c.written, namespace)
+	}
 }
 
 // observed queues the namespaces of an object that has changed, unless this process changed it. An object that is new needs no repair if
@@ -86,12 +96,12 @@ func (c *Controller) isOwn(uid types.UID, version string) bool {
 func (c *Controller) observed(object metav1.Object, isNew bool, namespaces sets.Set[string]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, isWritten := c.written[object.GetUID()]
 	for name := range namespaces {
+		_, isWritten := c.written[name][object.GetUID()]
 		switch b := c.busy[name]; {
 		case b != nil:
 			b.changed[object.GetUID()] = object.GetResourceVersion()
-		case isNew && !isWritten, c.isOwn(object.GetUID(), object.GetResourceVersion()):
+		case isNew && !isWritten, c.isOwn(name, object.GetUID(), object.GetResourceVersion()):
 		default:
 			c.repairs.Add(name)
 		}
@@ -102,8 +112,8 @@ func (c *Controller) observed(object metav1.Object, isNew bool, namespaces sets.
 func (c *Controller) deleted(object *metav1.PartialObjectMetadata) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.written, object.UID)
 	for name := range namespacesOf(object) {
+		c.forget(name, object.UID)
 		c.repairs.Add(name)
 	}
 }

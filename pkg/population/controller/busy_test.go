@@ -139,7 +139,7 @@ func (s story) wrote(uid types.UID, version string) {
 	stored := &unstructured.Unstructured{}
 	stored.SetUID(uid)
 	stored.SetResourceVersion(version)
-	s.c.Wrote(stored)
+	s.c.Wrote("shop", stored)
 }
 
 func (s story) event(uid types.UID, version string) {
@@ -165,6 +165,23 @@ func TestRepairIsNext(t *testing.T) {
 	if err != nil || c.repairs.Len() != 1 || c.changes.Len() != 0 {
 		t.Errorf("%d to repair, %d to change, %v", c.repairs.Len(), c.changes.Len(), err)
 	}
+}
+
+// TestDeletedNamespace: nothing is expected of a deleted namespace.
+func TestDeletedNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, halt := runController(t, nsinitfake.NewClientset(), corefake.NewClientset(), nil)
+		defer halt(func() {})
+		namespaces := corev1.SchemeGroupVersion.WithResource("namespaces")
+		err := objects(c).Create(namespaces, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, "")
+		settled()
+		story{c}.wrote("o", "2")
+		err = errors.Join(err, objects(c).Delete(namespaces, "", "shop"))
+		settled()
+		if err != nil || len(c.written) != 0 {
+			t.Errorf("still expected: %v, %v", c.written, err)
+		}
+	})
 }
 
 // TestBegin: a rollout waits until a namespace is not busy.

@@ -117,8 +117,8 @@ type Controller struct {
 	mu sync.Mutex
 	// busy are the namespaces that are reconciled or get objects of a rollout.
 	busy map[string]*busy
-	// written are the versions of objects that this process wrote and whose events have not come yet.
-	written map[types.UID]string
+	// written are the versions of objects that this process wrote and whose events have not come yet, by namespace.
+	written map[string]map[types.UID]string
 	// followed are the resources that are watched.
 	followed sets.Set[schema.GroupVersionResource]
 	// reports are what the workers report of each population, by name.
@@ -140,7 +140,7 @@ func New(config Config) (*Controller, error) {
 		rollouts:  workers.NewQueue("population-rollout", clock.RealClock{}, minRolloutRetry, maxRolloutRetry),
 		known:     map[string]*rollout{},
 		busy:      map[string]*busy{},
-		written:   map[types.UID]string{},
+		written:   map[string]map[types.UID]string{},
 		followed:  sets.New[schema.GroupVersionResource](),
 		reports:   map[string]report{},
 	}
@@ -157,6 +157,9 @@ func New(config Config) (*Controller, error) {
 		AddFunc: func(*metav1.PartialObjectMetadata) { c.enqueueRollouts() }, UpdateFunc: c.namespaceUpdated,
 		DeleteFunc: func(deleted cache.DeletedObject[*metav1.PartialObjectMetadata]) {
 			c.closed.Delete(deleted.GetName())
+			c.mu.Lock()
+			delete(c.written, deleted.GetName())
+			c.mu.Unlock()
 			c.enqueueRollouts()
 		},
 	})

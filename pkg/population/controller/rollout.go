@@ -252,7 +252,9 @@ func (c *Controller) try(ctx context.Context, r *rollout, source *metav1.Partial
 // rollOut gives a namespace its objects if it still is as it was listed. Meanwhile, no worker repairs it: its inventory does not have the
 // objects yet.
 func (c *Controller) rollOut(ctx context.Context, r *rollout, source *metav1.PartialObjectMetadata) ([]population.Result, error) {
-	if err := c.begin(ctx, source.Name); err != nil {
+	await, cancel := context.WithTimeout(ctx, between)
+	defer cancel()
+	if err := c.begin(await, source.Name); err != nil {
 		return nil, err
 	}
 	defer c.end(source.Name)

@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -114,8 +115,13 @@ func (v *view) tally(inventory *v1alpha1.PopulatedNamespace, apply bool) tally {
 	if v.counted == nil || v.inventory != inventory {
 		counted := v.count(inventory.Status.Objects, apply)
 		v.counted, v.inventory = &counted, inventory
-		if counted.isRecorded() {
-			v.results = nil // they need memory, and the inventory has them
+		if counted.isRecorded() { // they need memory, and the inventory has them, except for those of deletions
+			maps.DeleteFunc(v.results, func(target population.Target, _ population.Result) bool {
+				return target.Deletes == population.Identity{}
+			})
+			if len(v.results) == 0 {
+				v.results = nil
+			}
 		}
 	}
 	return *v.counted
@@ -268,8 +274,10 @@ func next(tallies []tally, limit int, apply bool, asked, now time.Time) (batch [
 		batch = slices.Concat(waiting, failing)
 	case len(waiting) == 0: // also while the rollout is paused
 		batch = again
-	default: // the namespaces that refuse objects, which can be many of one tenant, do not delay the others
-		batch = []tally{waiting[0], again[0]}
+	default: // in turn: the namespaces that refuse objects can be many of one tenant
+		for i := range max(len(waiting), len(again)) {
+			batch = slices.Concat(batch, waiting[min(i, len(waiting)):min(i+1, len(waiting))], again[min(i, len(again)):min(i+1, len(again))])
+		}
 	}
 	return batch[:min(batchSize, max(1, current), len(batch))], wait
 }

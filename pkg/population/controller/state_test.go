@@ -146,6 +146,30 @@ func TestCountChanged(t *testing.T) {
 	}
 }
 
+// TestRecorded: when the inventory has every object, the outcomes are not kept, except for those of deletions. The namespace stays complete.
+func TestRecorded(t *testing.T) {
+	entry := v1alpha1.PopulatedObject{Population: "p", Manifest: "m0", APIVersion: "v1", Kind: "ConfigMap", Name: "m0", UID: "u"}
+	old := v1alpha1.PopulatedObject{Population: "p", Manifest: "old", APIVersion: "v1", Kind: "ConfigMap", Name: "old", UID: "o", PrunePolicy: v1alpha1.PruneDelete}
+	inventory := func(entries ...v1alpha1.PopulatedObject) *v1alpha1.PopulatedNamespace {
+		return &v1alpha1.PopulatedNamespace{Status: v1alpha1.PopulatedNamespaceStatus{Objects: entries}}
+	}
+	v := viewOf("shop", 0, created)
+	v.results[population.Target{Key: population.KeyOf(old), Deletes: population.IdentityOf(old)}] = population.Result{Outcome: population.Deleted}
+	for _, test := range []struct {
+		inventory *v1alpha1.PopulatedNamespace
+		kept      int
+	}{{inventory(), 2}, {inventory(entry, old), 1}, {inventory(entry, old), 1}, {inventory(entry), 1}} {
+		got := v.tally(test.inventory, true)
+		if _, due := got.due(true, time.Time{}); !got.isCurrent() || len(v.results) != test.kept || due != (test.kept == 2) {
+			t.Errorf("with %d entries: %+v, due %t, outcomes: %d, want %d", len(test.inventory.Status.Objects), got, due, len(v.results), test.kept)
+		}
+	}
+	v = viewOf("shop", 0, created)
+	if v.tally(inventory(entry), true); v.results != nil {
+		t.Errorf("outcomes: %v", v.results)
+	}
+}
+
 // TestUnrepaired: an object whose drift cannot be repaired does not pause a rollout. The status is soon counted again.
 func TestUnrepaired(t *testing.T) {
 	var tallies []tally

@@ -277,14 +277,10 @@ func (p *Pod) program(container corev1.Container) (*exec.Cmd, error) {
 	environment := map[string]string{}
 	for _, variable := range container.Env {
 		if source := variable.ValueFrom; source != nil {
-			switch {
-			case source.FieldRef != nil && source.FieldRef.FieldPath == "metadata.namespace":
-				variable.Value = p.Object.Namespace
-			case source.ResourceFieldRef != nil && source.ResourceFieldRef.Resource == "limits.memory":
-				variable.Value = fmt.Sprint(container.Resources.Limits.Memory().Value())
-			default:
+			if source.FieldRef == nil || source.FieldRef.FieldPath != "metadata.namespace" {
 				return nil, fmt.Errorf("the variable %s has an unknown source", variable.Name)
 			}
+			variable.Value = p.Object.Namespace
 		}
 		environment[variable.Name] = variable.Value
 	}
