@@ -30,6 +30,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
@@ -400,7 +402,12 @@ func (l *large) remove(ctx context.Context) ([]float64, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, largeLimit)
 	defer cancel()
-	w, err := namespaces.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	// kube-apiserver, which was restarted, can end a watch.
+	w, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return namespaces.Watch(ctx, options)
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
