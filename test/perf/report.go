@@ -41,7 +41,7 @@ func report(dir, output string) error {
 	parsed, err := template.New("report").Funcs(template.FuncMap{
 		"list": func(all ...string) []string { return all }, "number": number, "percent": percent, "machine": r.machine, "day": r.day,
 		"figure": r.figure, "ratio": r.ratio, "noise": r.noise, "commits": r.commits, "latency": r.latency, "updates": r.updates,
-		"memory": r.memory, "perSecond": r.perSecond, "others": others, "writes": r.writes, "kinds": func() map[string]string {
+		"perSecond": r.perSecond, "others": others, "writes": r.writes, "kinds": func() map[string]string {
 			return map[string]string{"write": "a Secret, without and with nsinit", "write of ConfigMaps": "a ConfigMap, without and with nsinit",
 				"write of pods": "a pod, created and deleted, without and with the component objects"}
 		}, "ratios": ratios,
@@ -184,20 +184,6 @@ func (r *reporter) latency(arm string) (float64, error) {
 	}
 	value, err := r.updates(arm)
 	return value / minimum(initializers, 0), err
-}
-
-// memory returns the memory in MB that a program needs for a number of namespaces.
-func (r *reporter) memory(process, namespaces string) (float64, error) {
-	count, err := strconv.ParseFloat(namespaces, 64)
-	if err != nil {
-		return 0, err
-	}
-	few, err := r.median("scale", nsinitArm, "memory of "+process+" with few namespaces, MB")
-	if err != nil {
-		return 0, err
-	}
-	each, err := r.median("scale", nsinitArm, "memory of "+process+" for each namespace, kB")
-	return few + count*each/1000, err
 }
 
 // perSecond returns how many cores the storm's programs need while a number of namespaces is created per second.

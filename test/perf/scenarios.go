@@ -563,7 +563,6 @@ func scale(ctx context.Context, p *plane, prefix string) (map[string]float64, er
 	for name := range after {
 		each := (after[name] - before[name]) / (many - first)
 		figures["memory of "+name+" for each namespace, kB"] = each / 1000
-		figures["memory of "+name+" with few namespaces, MB"] = (before[name] - first*each) / 1e6
 		figures["CPU of "+name+" when idle, ms per second"] = 1000 * idle[name]
 	}
 	return figures, nil
