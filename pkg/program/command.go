@@ -50,5 +50,9 @@ func NewCommand(name, short string, logs *logs.Options, run func(context.Context
 // kernel kills it. GOMEMLIMIT takes precedence.
 func LimitMemory(ctx context.Context) {
 	limit, err := memlimit.Set()
-	klog.FromContext(ctx).V(2).Info("Set the memory limit of the Go runtime", "bytes", limit, "err", err)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot read the memory limit of the container: without GOMEMLIMIT, the program may use more")
+		return
+	}
+	klog.FromContext(ctx).V(2).Info("Set the memory limit of the Go runtime", "bytes", limit)
 }
