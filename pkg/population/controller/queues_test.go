@@ -457,6 +457,35 @@ func TestOpened(t *testing.T) {
 	}
 }
 
+// TestConcluded: when an inventory gets what another process applied, its namespace is reconciled: what drifted before was not repaired.
+func TestConcluded(t *testing.T) {
+	for name, own := range map[string]bool{"of another process": false, "its own": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "i", ResourceVersion: "1"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}
+				nsinit, calls := nsinitfake.NewClientset(inventory), 0
+				c, _, halt := runController(t, nsinit, corefake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u"}}),
+					func(context.Context, *corev1.Namespace) error { calls++; return nil })
+				defer halt(func() {})
+				before, want := calls, 1
+				inventory = inventory.DeepCopy()
+				inventory.ResourceVersion, inventory.Status.Objects = "2", []v1alpha1.PopulatedObject{{Population: "p", Manifest: "m", UID: "o", ContentHash: "new"}}
+				if own {
+					c.Wrote("shop", inventory)
+					want = 0
+				}
+				if _, err := nsinit.NsinitV1alpha1().PopulatedNamespaces().UpdateStatus(t.Context(), inventory, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				settled()
+				if calls != before+want {
+					t.Errorf("reconciled %d times, want %d", calls-before, want)
+				}
+			})
+		})
+	}
+}
+
 // TestResync: every namespace is reconciled every ten minutes, or one in a second.
 func TestResync(t *testing.T) {
 	for count, want := range map[int]int{2: 2, 1000: 600} {

@@ -17,7 +17,11 @@ func slimObject(t *testing.T, o *metav1.PartialObjectMetadata) *metav1.PartialOb
 	t.Helper()
 	o.Annotations = map[string]string{"note": "large"}
 	slim, err := slimmed(o)
-	if _, has := o.Annotations["note"]; err != nil || slim != any(o) || has || o.ManagedFields != nil {
+	want := 2
+	if _, has := o.Annotations[statusLast]; has {
+		want++
+	}
+	if err != nil || slim != any(o) || len(o.Annotations) != want || o.Annotations["note"] != "" || o.ManagedFields != nil {
 		t.Fatalf("%v %+v", err, o)
 	}
 	return o
