@@ -275,8 +275,12 @@ func next(tallies []tally, limit int, apply bool, asked, now time.Time) (batch [
 	case len(waiting) == 0: // also while the rollout is paused
 		batch = again
 	default: // in turn: the namespaces that refuse objects can be many of one tenant
-		for i := range max(len(waiting), len(again)) {
-			batch = slices.Concat(batch, waiting[min(i, len(waiting)):min(i+1, len(waiting))], again[min(i, len(again)):min(i+1, len(again))])
+		for i := range batchSize {
+			for _, list := range [][]tally{waiting, again} {
+				if i < len(list) {
+					batch = append(batch, list[i])
+				}
+			}
 		}
 	}
 	return batch[:min(batchSize, max(1, current), len(batch))], wait
