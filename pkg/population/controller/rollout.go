@@ -191,7 +191,7 @@ func (c *Controller) check(ctx context.Context, r *rollout, batch []tally, apply
 		check = c.rollOut
 	}
 	var mu sync.Mutex
-	var errs []error
+	var failed error // the first one
 	failures, succeeded, ended, began := 0, false, false, c.Clock.Now()
 	var group errgroup.Group
 	group.SetLimit(atOnce)
@@ -212,16 +212,17 @@ func (c *Controller) check(ctx context.Context, r *rollout, batch []tally, apply
 				failures, succeeded = 0, true
 				return nil
 			}
-			failures++
-			errs = append(errs, fmt.Errorf("namespace %s: %w", t.view.source.Name, err))
+			if failures++; failed == nil {
+				failed = fmt.Errorf("namespace %s: %w", t.view.source.Name, err)
+			}
 			return nil
 		})
 	}
-	_ = group.Wait() // errs has the errors
-	if succeeded || len(errs) == 0 {
+	_ = group.Wait() // failed is the error
+	if succeeded {
 		return nil
 	}
-	return errs[0]
+	return failed
 }
 
 func isRefused(result population.Result) bool { return result.Outcome == population.Refused }
