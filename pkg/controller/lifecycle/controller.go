@@ -290,17 +290,17 @@ func (c *Controller) reconcile(ctx context.Context, name string) (step action, e
 	}
 	c.measure(ctx, name, &s)
 	step = next(s)
-	switch step {
-	case nothing:
+	switch {
+	case step == nothing:
 		if s.timers.wake > 0 {
 			c.queue.AddAfter(name, s.timers.wake)
 		}
 		c.announce(s)
 		return "", c.report(ctx, s)
-	case createLifecycle, withdrawReady, openGate:
+	case step == createLifecycle, step == withdrawReady, step == openGate && len(missingFinalizers(s)) == 0:
 		// No live read is needed. The server reads the namespace live before it creates a lifecycle. A deletion is final, and so
 		// is the end of an initialization: the server accepts no change of an empty list. The writes that withdraw Ready and
-		// open the gate fail if the namespace changed since.
+		// open the gate fail if the namespace changed since. The write that adds finalizers needs the whole namespace.
 		if err := c.take(ctx, step, s); !errors.Is(err, errExists) {
 			return step, err
 		}

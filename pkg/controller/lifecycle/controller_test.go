@@ -36,6 +36,7 @@ import (
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 	nsinitfake "github.com/nsinit/nsinit/sdk/generated/clientset/versioned/fake"
 	nsinitinformers "github.com/nsinit/nsinit/sdk/generated/informers/externalversions"
+	"github.com/nsinit/nsinit/sdk/util/cached"
 )
 
 // fixture is a controller on fake clients. Its caches hold what the test puts there.
@@ -79,7 +80,8 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveLifecycle *v1
 	f := &fixture{Controller: controller, core: core, nsinit: nsinit, events: events}
 	f.cache = func(n *corev1.Namespace, r *v1alpha1.NamespaceLifecycle) {
 		if n != nil {
-			if err := controller.Namespaces.Informer().GetStore().Add(n); err != nil {
+			slim, err := cached.ControlledNamespaces(n)
+			if err = errors.Join(err, controller.Namespaces.Informer().GetStore().Add(slim)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -316,9 +318,12 @@ func TestOpenGate(t *testing.T) {
 	}
 }
 
-// TestFinalizersLost: a namespace whose finalizers were lost is secured before it opens.
+// TestFinalizersLost: a namespace whose finalizers were lost is secured before it opens, and keeps what is not in the cache.
 func TestFinalizersLost(t *testing.T) {
-	f := newFixture(t, namespace(closed), aLifecycle(holder))
+	f := newFixture(t, namespace(closed, func(n *corev1.Namespace) {
+		n.Labels["team"], n.Annotations = "a", map[string]string{"note": "b"}
+		n.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "o"}}
+	}), aLifecycle(holder))
 	for _, want := range []string{"create namespaces/finalize", "patch namespaces/status"} {
 		if err := f.reconcile(t.Context(), "ns"); err != nil {
 			t.Fatal(err)
@@ -329,6 +334,9 @@ func TestFinalizersLost(t *testing.T) {
 		}
 		if writes := f.writes(); writes[len(writes)-1] != want || !slices.Equal(live.Finalizers, []string{v1alpha1.NamespaceFinalizer, v1alpha1.ContentFinalizer}) {
 			t.Errorf("written: %v; finalizers: %q", writes, live.Finalizers)
+		}
+		if live.Labels["team"] != "a" || live.Annotations["note"] != "b" || len(live.OwnerReferences) != 1 {
+			t.Errorf("metadata was lost: %+v", live.ObjectMeta)
 		}
 		f.cache(live, aLifecycle(holder))
 	}

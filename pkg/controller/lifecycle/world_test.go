@@ -288,7 +288,7 @@ func (w *world) updateNamespace(sent *corev1.Namespace, subresource string) (run
 	}
 	updated := w.namespace.DeepCopy()
 	if subresource == "finalize" {
-		updated.Finalizers, updated.Spec.Finalizers = sent.Finalizers, sent.Spec.Finalizers
+		updated.ObjectMeta, updated.Spec = *sent.ObjectMeta.DeepCopy(), *sent.Spec.DeepCopy()
 		w.checkFinalizers(updated)
 	} else {
 		updated.Labels, updated.Status = sent.Labels, sent.Status
