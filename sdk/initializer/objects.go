@@ -51,7 +51,7 @@ func (r *Runner) watchObjects() error {
 		return informers.NewSharedInformerFactoryWithOptions(r.options.Core, 0, informers.WithTweakListOptions(tweak), informers.WithTransform(cached.WithoutManagedFields))
 	}
 	o := &objectTurns{
-		runner: r, queue: workers.NewQueue(r.options.Name+"-objects", r.options.Clock, minRetryDelay, maxRetryDelay),
+		runner: r, queue: workers.NewFairQueue(r.options.Name+"-objects", r.options.Clock, minRetryDelay, maxRetryDelay, namespaceOf),
 		informers: map[string]cache.SharedIndexInformer{
 			"pods": watch(func(list *metav1.ListOptions) {
 				list.LabelSelector, list.FieldSelector = v1alpha1.LabelInitializing, fields.OneTermEqualSelector("spec.nodeName", "").String()
@@ -104,6 +104,9 @@ func (o *objectTurns) deleted(resource string, any any) {
 func keyOf(resource string, object Object) string {
 	return resource + "/" + cache.MetaObjectToName(object).String()
 }
+
+// namespaceOf returns the namespace of the object of a key: the objects of one tenant must not delay those of others.
+func namespaceOf(key string) string { return strings.Split(key, "/")[1] }
 
 func (o *objectTurns) hasTurn(object Object) bool {
 	pending := helper.PendingOfObject(object)

@@ -168,3 +168,17 @@ func TestObjectOver(t *testing.T) {
 		})
 	}
 }
+
+// TestObjectsInTurn: many pods of one namespace do not delay that of another one.
+func TestObjectsInTurn(t *testing.T) {
+	o := newObjectRunner(t, false, func(context.Context, Object) error { return nil })
+	defer o.queue.ShutDown()
+	for _, key := range []string{"pods/a/1", "pods/a/2", "jobs/a/3", "pods/b/1"} {
+		o.queue.Add(key)
+	}
+	for _, want := range []string{"pods/a/1", "pods/b/1", "pods/a/2"} {
+		if key, _ := o.queue.Get(); key != want {
+			t.Errorf("got %s, want %s", key, want)
+		}
+	}
+}
