@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/util/flowcontrol"
@@ -32,6 +33,8 @@ import (
 type Applier struct {
 	Client dynamic.Interface
 	Mapper meta.ResettableRESTMapper
+	// Discovery says whether a kind that Mapper does not know exists. Nil: it does not.
+	Discovery discovery.ServerResourcesInterface
 	// FieldManager owns the applied fields.
 	FieldManager string
 	// ClusterScoped are the cluster-scoped resources that may be applied.
@@ -169,7 +172,11 @@ func (a *Applier) allowed(resource schema.GroupResource) error {
 // created in its place.
 func (a *Applier) Prune(ctx context.Context, namespace *corev1.Namespace, object v1alpha1.PopulatedObject) (err error) {
 	defer explain(&err, "delete", object.Kind, object.Name)
-	client, err := a.resource(schema.FromAPIVersionAndKind(object.APIVersion, object.Kind), namespace.Name)
+	kind := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
+	client, err := a.resource(kind, namespace.Name)
+	if meta.IsNoMatchError(err) {
+		client, err = a.resource(kind.GroupKind().WithVersion(""), namespace.Name) // the cluster may serve another version
+	}
 	if meta.IsNoMatchError(err) {
 		return nil // the API server deletes the objects with their kind
 	}
@@ -235,12 +242,18 @@ func (a *Applier) applicable(kind schema.GroupVersionKind, namespace string) (*r
 	return client, err
 }
 
-// mapping returns the resource of a kind. If the kind is not known, it runs discovery again: the kind may be new.
+// mapping returns the resource of a kind. If the kind is not known, it runs discovery again: the kind may be new. Without a version, any
+// version counts. Mapper also answers that it does not know a kind while the server of an aggregated API is unavailable.
 func (a *Applier) mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	mapping, err := a.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
 		a.Mapper.Reset()
 		mapping, err = a.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	}
+	if meta.IsNoMatchError(err) && a.Discovery != nil && kind.Version != "" {
+		if _, failed := a.Discovery.ServerResourcesForGroupVersion(kind.GroupVersion().String()); failed != nil && !apierrors.IsNotFound(failed) {
+			err = fmt.Errorf("cannot read which kinds %s has: %w", kind.GroupVersion(), failed)
+		}
 	}
 	return mapping, err
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -77,7 +78,7 @@ func TestNamespaceMetadata(t *testing.T) {
 			if test.wanted != nil {
 				populations = append(populations, population)
 			}
-			results := a.run(t.Context(), namespace, test.mode, Plan(test.mode, of, populations, test.wanted, test.known), nil)
+			results := a.run(t.Context(), namespace, test.mode, time.Now(), Plan(test.mode, of, populations, test.wanted, test.known), nil)
 			if len(results) != 1 || results[0].outcome != test.outcome || did != test.want || (results[0].err != nil) != (test.outcome == Conflict || test.outcome == Refused) {
 				t.Errorf("did %s: %+v", did, results)
 			}

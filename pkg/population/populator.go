@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -69,17 +70,28 @@ func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, m
 	var failures []string
 	for _, r := range results {
 		if r.err != nil {
-			failures = append(failures, failureOf(r.Entry))
+			failures = append(failures, fmt.Sprintf("%s/%s: %s", r.Entry.Population, r.Entry.Manifest, messageOf(r.err)))
 		}
 	}
-	switch len(failures) {
-	case 0:
+	if len(failures) == 0 {
 		return nil
-	case 1:
-		return errors.New(failures[0])
 	}
-	return fmt.Errorf("%s (and %d more, see kubectl get populatednamespace %s --output=yaml)", failures[0], len(failures)-1, namespace.Name)
+	failed := &incompleteError{text: failures[0]}
+	_, failed.temporary = outcomesOf(results)
+	if more := len(failures) - 1; more > 0 {
+		failed.text += fmt.Sprintf(" (and %d more, see kubectl get populatednamespace %s --output=yaml)", more, namespace.Name)
+	}
+	return failed
 }
+
+// incompleteError says which objects failed. It is temporary if one of their errors is.
+type incompleteError struct {
+	text      string
+	temporary error
+}
+
+func (e *incompleteError) Error() string { return e.text }
+func (e *incompleteError) Unwrap() error { return e.temporary }
 
 // RollOut brings the changes of a population to a namespace that exists. It returns the outcome of each manifest and deletion. An
 // error means that the inventory could not be read or written, or that an object is to be tried again soon. The inventory has the
@@ -121,6 +133,7 @@ func (p *Populator) with(ctx context.Context, of *Population) ([]*Population, er
 // change plans the tasks for a namespace, stores them in its inventory, runs them, and stores the results. of is the population that
 // is rolled out.
 func (p *Populator) change(ctx context.Context, namespace *corev1.Namespace, mode Mode, of *Population) ([]result, error) {
+	began := time.Now()
 	populations, err := p.with(ctx, of)
 	if err != nil {
 		return nil, err
@@ -151,7 +164,7 @@ func (p *Populator) change(ctx context.Context, namespace *corev1.Namespace, mod
 		}
 	}
 	// gofail: var populationAfterAnnounce struct{}
-	results := p.run(ctx, namespace, mode, tasks, existing(inventory.Status.Objects, populations))
+	results := p.run(ctx, namespace, mode, began, tasks, existing(inventory.Status.Objects, populations))
 	if mode == Initialize {
 		p.awaitReady(ctx, namespace, results, isNew)
 	}

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -99,7 +100,7 @@ type mapper struct{ meta.RESTMapper }
 func (mapper) Reset() {}
 
 func newMapper() meta.ResettableRESTMapper {
-	m := meta.NewDefaultRESTMapper(nil)
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}})
 	m.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
 	m.Add(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}, meta.RESTScopeRoot)
 	return mapper{m}
@@ -290,6 +291,68 @@ func TestPruneOwn(t *testing.T) {
 				t.Errorf("left: %v, %v", core.objects, err)
 			}
 		})
+	}
+}
+
+// TestPruneUnknown: an object is forgotten only if its kind does not exist any more.
+func TestPruneUnknown(t *testing.T) {
+	t.Parallel()
+	p, core, _ := setUp(t)
+	absent := apierrors.NewNotFound(schema.GroupResource{}, "")
+	for name, test := range map[string]struct {
+		apiVersion, kind string
+		answer           error
+		pruned, fails    bool
+	}{
+		"another version":          {"v0", "ConfigMap", absent, true, false},
+		"no version":               {"v1", "Gone", nil, false, false},
+		"no group":                 {"gone.example.com/v1", "Gone", absent, false, false},
+		"the server does not work": {"down.example.com/v1", "Down", apierrors.NewServiceUnavailable("no endpoints"), false, true},
+	} {
+		core.objects = map[string]map[string]any{"/api/v1/namespaces/shop/configmaps/a": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "uid": "u"}}}
+		p.Discovery = discoveryFails{err: test.answer}
+		err := p.Prune(t.Context(), namespaceWith("n"), v1alpha1.PopulatedObject{Population: "p", APIVersion: test.apiVersion, Kind: test.kind, Name: "a", UID: "u"})
+		if (err != nil) != test.fails || test.fails && !population.IsTemporary(err) || (len(core.objects) == 0) != test.pruned {
+			t.Errorf("%s: left %v, %v", name, core.objects, err)
+		}
+	}
+}
+
+// discoveryFails answers with an error.
+type discoveryFails struct {
+	discovery.ServerResourcesInterface
+	err error
+}
+
+func (d discoveryFails) ServerResourcesForGroupVersion(string) (*metav1.APIResourceList, error) {
+	return &metav1.APIResourceList{}, d.err
+}
+
+// TestReplacement: a repair keeps an object until the one that its manifest has now is applied.
+func TestReplacement(t *testing.T) {
+	t.Parallel()
+	p, core, client := setUp(t)
+	stored := populate(t, client, configMapA)
+	change := func(template string) {
+		stored.Spec.Manifests[0].DriftPolicy, stored.Spec.Manifests[0].Template.Raw = v1alpha1.DriftRepair, []byte(template)
+		var err error
+		if stored, err = client.NamespacePopulations().Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(configMapA)
+	if err := p.Initialize(t.Context(), namespaceWith("u")); err != nil {
+		t.Fatal(err)
+	}
+	change(strings.Replace(configMapA, `"a"`, `"b"`, 1))
+	for _, accepted := range []bool{false, true} {
+		core.applying = func(string) bool { return accepted }
+		err := p.Populate(t.Context(), namespaceWith("u"), population.Repair)
+		_, a := core.objects["/api/v1/namespaces/shop/configmaps/a"]
+		_, b := core.objects["/api/v1/namespaces/shop/configmaps/b"]
+		if (err == nil) != accepted || a == accepted || b != accepted {
+			t.Errorf("accepted %t: left %v, %v", accepted, core.objects, err)
+		}
 	}
 }
 

@@ -156,6 +156,10 @@ func TestRollOutTemporary(t *testing.T) {
 	if results, err := p.RollOut(t.Context(), namespaceWith("u"), compiled); err != nil || len(results) != 1 || results[0].Outcome != population.Created {
 		t.Errorf("%+v, %v", results, err)
 	}
+	core.unavailable = true
+	if err := p.Populate(t.Context(), namespaceWith("u"), population.Initialize); !population.IsTemporary(err) || !strings.Contains(err.Error(), "p/m0: cannot apply") {
+		t.Errorf("an initialization: %v", err)
+	}
 }
 
 // TestRollOutChanges: a rollout brings changes of manifests whose drift is repaired, and deletes the objects of removed ones. The

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,9 @@ import (
 
 // atOnce is how many objects of a namespace are applied at the same time.
 const atOnce = 8
+
+// doubtful is the time after which a process may have been paused, so that a namespace which it has read may be gone.
+const doubtful = 10 * time.Second
 
 // maxMessage is the length, in bytes, at which the message of an object is cut.
 const maxMessage = 1024
@@ -52,7 +56,7 @@ type result struct {
 func (a *Applier) Report(ctx context.Context, namespace *corev1.Namespace, mode Mode, of string, populations []*Population,
 	wanted []Object, inventory []v1alpha1.PopulatedObject,
 ) ([]Result, error) {
-	return outcomesOf(a.run(ctx, namespace, mode, Plan(mode, of, populations, wanted, inventory), existing(inventory, populations)))
+	return outcomesOf(a.run(ctx, namespace, mode, time.Now(), Plan(mode, of, populations, wanted, inventory), existing(inventory, populations)))
 }
 
 // existing returns the objects in an inventory that belong to a manifest.
@@ -85,12 +89,25 @@ func messageOf(err error) string {
 	return printable.Shorten(strings.TrimSpace(printable.Lines(err.Error())), maxMessage)
 }
 
-// run runs the tasks of a plan. A rollout goes object by object: it continues only while the namespace may be changed, and an object stays
-// while the one that its manifest has now cannot be applied. inventory has the entries of manifests that exist.
-func (a *Applier) run(ctx context.Context, namespace *corev1.Namespace, mode Mode, tasks []Task, inventory []v1alpha1.PopulatedObject) []result {
+// run runs the tasks of a plan. A rollout goes object by object, and continues only while the namespace may be changed. An object stays
+// while the one that its manifest has now cannot be applied. read is when the namespace was read, and
+// inventory has the entries of manifests that exist.
+func (a *Applier) run(ctx context.Context, namespace *corev1.Namespace, mode Mode, read time.Time, tasks []Task, inventory []v1alpha1.PopulatedObject) []result {
 	results := make([]result, len(tasks))
+	may := func(t Task) error {
+		switch {
+		case t.Action != Apply && t.Action != Adopt && t.Action != Prune:
+			return nil
+		case mode == RollOut:
+			return a.Await(ctx, namespace)
+		case !a.DryRun && time.Since(read) > doubtful:
+			_, err := a.reread(ctx, namespace)
+			return err
+		}
+		return nil
+	}
 	if mode != RollOut {
-		a.applyTogether(ctx, namespace, tasks, results)
+		a.applyTogether(ctx, namespace, may, tasks, results)
 	}
 	failed, hasChanged := sets.New[Key](), false
 	for i, t := range tasks {
@@ -100,14 +117,11 @@ func (a *Applier) run(ctx context.Context, namespace *corev1.Namespace, mode Mod
 		if t.Action == Prune && failed.Has(KeyOf(t.Entry)) || hasChanged {
 			t.Action = Keep
 		}
-		r := result{Task: t, outcome: Refused}
-		if mode == RollOut && (t.Action == Apply || t.Action == Adopt || t.Action == Prune) {
-			r.err = a.Await(ctx, namespace)
-		}
+		r := result{Task: t, outcome: Refused, err: may(t)}
 		if r.err == nil {
 			r = a.do(ctx, namespace, t, inventory)
 		}
-		if r.err != nil && mode == RollOut {
+		if r.err != nil {
 			failed.Insert(KeyOf(t.Entry))
 			hasChanged = hasChanged || errors.Is(r.err, ErrChanged)
 		}
@@ -118,7 +132,7 @@ func (a *Applier) run(ctx context.Context, namespace *corev1.Namespace, mode Mod
 
 // applyTogether applies objects at the same time. What fails is left to do, in order: an object can need an earlier one, and of two
 // manifests of one object the later one counts.
-func (a *Applier) applyTogether(ctx context.Context, namespace *corev1.Namespace, tasks []Task, results []result) {
+func (a *Applier) applyTogether(ctx context.Context, namespace *corev1.Namespace, may func(Task) error, tasks []Task, results []result) {
 	count := map[Identity]int{}
 	for _, t := range tasks {
 		count[IdentityOf(t.Entry)]++
@@ -128,7 +142,9 @@ func (a *Applier) applyTogether(ctx context.Context, namespace *corev1.Namespace
 	for i, t := range tasks {
 		if t.Action == Apply && count[IdentityOf(t.Entry)] == 1 {
 			group.Go(func() error {
-				results[i] = a.do(ctx, namespace, t, nil)
+				if may(t) == nil {
+					results[i] = a.do(ctx, namespace, t, nil)
+				}
 				return nil
 			})
 		}
@@ -195,8 +211,10 @@ func (a *Applier) reapply(ctx context.Context, namespace *corev1.Namespace, cont
 	*unstructured.Unstructured, Outcome, error,
 ) {
 	var live *unstructured.Unstructured
-	if client, err := a.resource(content.GroupVersionKind(), namespace.Name); a.DryRun && err == nil {
-		live, _ = client.find(ctx, content.GetName()) // Repair reports the error
+	if a.DryRun {
+		if client, err := a.resource(content.GroupVersionKind(), namespace.Name); err == nil {
+			live, _ = client.find(ctx, content.GetName()) // Repair reports the error
+		}
 	}
 	stored, err := a.Repair(ctx, namespace, content, applied)
 	switch {

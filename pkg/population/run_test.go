@@ -7,11 +7,17 @@ SPDX-License-Identifier: Apache-2.0
 package population
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
@@ -38,5 +44,26 @@ func TestWritten(t *testing.T) {
 				t.Errorf("written: %v, want %d", got, test.want)
 			}
 		})
+	}
+}
+
+// TestDoubtful: a process that was paused changes nothing in the next namespace of the name.
+func TestDoubtful(t *testing.T) {
+	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+	client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.GetVerb() != "get" || action.GetResource().Resource != "namespaces" {
+			t.Errorf("%s %s", action.GetVerb(), action.GetResource())
+		}
+		return true, nil, apierrors.NewNotFound(corev1.Resource("namespaces"), "shop")
+	})
+	a := applier()
+	a.Client = client
+	object := v1alpha1.PopulatedObject{Population: "p", Manifest: "m", APIVersion: "v1", Kind: "ConfigMap", Name: "a"}
+	content := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}}
+	tasks := []Task{{Action: Apply, Entry: object, Object: Object{Content: content}}, {Action: Prune, Entry: object}}
+	for i, r := range a.run(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u"}}, Initialize, time.Now().Add(-doubtful-time.Second), tasks, nil) {
+		if i == 0 && !errors.Is(r.err, ErrChanged) || i == 1 && r.Action != Keep {
+			t.Errorf("task %d: %+v", i, r)
+		}
 	}
 }

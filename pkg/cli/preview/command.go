@@ -130,7 +130,7 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	applier := &population.Applier{
 		Client: o.Clients.Dynamic, Mapper: o.Clients.Mapper, FieldManager: o.Initializer, ClusterScoped: map[schema.GroupResource]struct{}{}, DryRun: true,
-		Reviews: o.Clients.Core.AuthorizationV1().SelfSubjectAccessReviews(),
+		Discovery: o.Clients.Core.Discovery(), Reviews: o.Clients.Core.AuthorizationV1().SelfSubjectAccessReviews(),
 	}
 	for _, resource := range o.ClusterScoped {
 		applier.ClusterScoped[schema.ParseGroupResource(resource)] = struct{}{}

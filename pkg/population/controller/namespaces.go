@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/metadata"
@@ -77,7 +78,7 @@ func (c *Controller) listNamespaces() []*metav1.PartialObjectMetadata {
 }
 
 // namespaceUpdated queues a namespace whose labels or creator have changed, or annotations that populations may repair, or that has opened
-// after something changed in it. It queues the rollouts to which the change can matter.
+// after something changed in it, or without all of its objects. It queues the rollouts to which the change can matter.
 func (c *Controller) namespaceUpdated(before, after *metav1.PartialObjectMetadata) {
 	isSame, isSelectedAnew := before.UID == after.UID, selectsAnew(before, after)
 	switch {
@@ -86,9 +87,12 @@ func (c *Controller) namespaceUpdated(before, after *metav1.PartialObjectMetadat
 	case isSame && isSelectedAnew:
 		c.changes.Add(after.Name)
 	}
-	if _, isClosed := c.closed.Load(after.Name); isClosed && isSame && metav1.HasLabel(before.ObjectMeta, v1alpha1.LabelInitializing) &&
-		!metav1.HasLabel(after.ObjectMeta, v1alpha1.LabelInitializing) {
-		c.changes.Add(after.Name)
+	if isSame && metav1.HasLabel(before.ObjectMeta, v1alpha1.LabelInitializing) && !metav1.HasLabel(after.ObjectMeta, v1alpha1.LabelInitializing) {
+		inventory, err := c.inventories.Get(after.Name)
+		_, isClosed := c.closed.Load(after.Name)
+		if isClosed || err == nil && !meta.IsStatusConditionTrue(inventory.Status.Conditions, v1alpha1.ConditionApplied) {
+			c.changes.Add(after.Name)
+		}
 	}
 	if !isSame || isSelectedAnew || population.IsOpen(before) != population.IsOpen(after) {
 		c.enqueueRollouts()

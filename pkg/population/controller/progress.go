@@ -14,6 +14,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/population"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/util/printable"
 )
 
 const (
@@ -55,22 +56,15 @@ func problemOf(namespace string, result population.Result) v1alpha1.PopulationPr
 	if result.Outcome == population.Conflict {
 		problem.Result = v1alpha1.ProblemConflict
 	}
-	problem.Message = shortened(problem.Message)
+	problem.Message = printable.Shorten(problem.Message, maxMessage)
 	return problem
-}
-
-func shortened(message string) string {
-	if runes := []rune(message); len(runes) > maxMessage {
-		return string(runes[:maxMessage-3]) + "..."
-	}
-	return message
 }
 
 // failing describes the first error that lasts, or nothing.
 func failing(tallies []tally, now time.Time) string {
 	for _, t := range tallies {
 		if v := t.view; v.err != nil && !t.isRecorded() && now.Sub(v.failing) >= lasting {
-			return fmt.Sprintf("; namespace %s is tried again after an error: %s", v.source.Name, shortened(v.err.Error()))
+			return fmt.Sprintf("; namespace %s is tried again after an error: %s", v.source.Name, printable.Shorten(v.err.Error(), maxMessage))
 		}
 	}
 	return ""

@@ -42,7 +42,7 @@ func TestStatusOf(t *testing.T) {
 	if len(status.Problems) != maxProblems || status.Problems[maxProblems-1].Namespace != "n09" || status.Refused != 2*maxProblems {
 		t.Errorf("got %+v", status)
 	}
-	if p := problemOf("n", population.Result{Outcome: refused, Message: strings.Repeat("ü", maxMessage+1)}); len([]rune(p.Message)) != maxMessage || !strings.HasSuffix(p.Message, "ü...") {
+	if p := problemOf("n", population.Result{Outcome: refused, Message: strings.Repeat("ü", maxMessage+1)}); len(p.Message) > maxMessage || len(p.Message) < maxMessage-1 || !strings.HasSuffix(p.Message, "ü...") {
 		t.Errorf("a long message: %q", p.Message)
 	}
 }

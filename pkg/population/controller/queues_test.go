@@ -409,10 +409,12 @@ func TestOpened(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after func(*Controller) // the inventory exists
 		status        v1alpha1.PopulatedNamespaceStatus
+		silent        bool // the inventory was created with the status
 		repaired      bool
 	}{
 		"applied":                   {status: applied(metav1.ConditionTrue, "1")},
 		"with drift":                {status: applied(metav1.ConditionTrue, "1"), after: func(c *Controller) { c.drift("shop") }, repaired: true},
+		"it was never concluded":    {status: v1alpha1.PopulatedNamespaceStatus{Objects: applied(metav1.ConditionTrue, "").Objects}, silent: true, repaired: true},
 		"an object failed":          {status: applied(metav1.ConditionFalse, ""), repaired: true},
 		"a population changed":      {status: applied(metav1.ConditionTrue, "1"), before: func(c *Controller) { c.populationChanged("p") }, repaired: true},
 		"it changed later":          {status: applied(metav1.ConditionTrue, "1"), after: func(c *Controller) { c.populationChanged("p") }, repaired: true},
@@ -436,10 +438,16 @@ func TestOpened(t *testing.T) {
 				happens(test.before)
 				inventories := nsinit.NsinitV1alpha1().PopulatedNamespaces()
 				inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "i", ResourceVersion: "1"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}
+				if test.silent {
+					inventory.Status = test.status
+				}
 				_, createErr := inventories.Create(ctx, inventory.DeepCopy(), metav1.CreateOptions{})
 				settled()
 				inventory.ResourceVersion, inventory.Status = "2", test.status
-				_, updateErr := inventories.UpdateStatus(ctx, inventory, metav1.UpdateOptions{})
+				var updateErr error
+				if !test.silent {
+					_, updateErr = inventories.UpdateStatus(ctx, inventory, metav1.UpdateOptions{})
+				}
 				happens(test.after)
 				open := namespace.DeepCopy()
 				open.Labels, metadata.Labels = nil, nil

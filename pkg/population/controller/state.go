@@ -227,14 +227,18 @@ func (t tally) due(apply bool, asked time.Time) (time.Time, bool) {
 		return t.view.retry, true
 	case t.unknown > 0:
 		return time.Time{}, true
-	case len(t.problems) > 0 && t.view.checked.Before(asked):
-		return asked, true
-	case apply && t.refuses():
-		return t.view.checked.Add(retryRefused), true
-	case apply:
-		return t.view.checked.Add(min(max(t.view.checked.Sub(t.view.stuck), retryRefused), recheck)), true
 	}
-	return t.view.checked.Add(recheck), true
+	after := recheck
+	if apply && t.refuses() {
+		after = retryRefused
+	} else if apply {
+		after = min(max(t.view.checked.Sub(t.view.stuck), retryRefused), recheck)
+	}
+	next := t.view.checked.Add(after)
+	if len(t.problems) > 0 && t.view.checked.Before(asked) && asked.Before(next) { // the clock by which they asked can be ahead
+		next = asked
+	}
+	return next, true
 }
 
 // next returns the namespaces to check now, and when to look for others if there are none. A rollout pauses while as many namespaces
@@ -244,7 +248,7 @@ func next(tallies []tally, limit int, apply bool, asked, now time.Time) (batch [
 	wait = recheck
 	current, paused := 0, apply && refusing(tallies) >= limit
 	for _, t := range tallies {
-		if t.isCurrent() {
+		if t.isCurrent() && !t.view.checked.IsZero() { // one in which nothing was done shows nothing
 			current++
 		}
 		if t.unrepaired > 0 {

@@ -205,6 +205,11 @@ func TestNext(t *testing.T) {
 		t.view.err, t.view.retry = errors.New("no network"), start().Add(retry)
 		return []tally{t}
 	}
+	untouched := func(name string) []tally {
+		t := tallyOf(name, 0, unchanged)
+		t.view.checked = time.Time{}
+		return []tally{t}
+	}
 	const many = "a b c d e f g h i j k l m n o p q r s t"
 	for name, test := range map[string]struct {
 		tallies []tally
@@ -218,6 +223,8 @@ func TestNext(t *testing.T) {
 		"the first":               {tallies: todo("a", "b", "c"), apply: "a", report: "a b c", wait: recheck},
 		"the second":              {tallies: all(one("a", 0, unchanged), todo("b", "c")), apply: "b", report: "b c", wait: recheck},
 		"after two":               {tallies: all(one("a", 0, unchanged), one("b", 0, created), todo("c", "d", "e")), apply: "c d", report: "c d e", wait: recheck},
+		"two need nothing":        {tallies: all(untouched("a"), untouched("b"), todo("c", "d")), apply: "c", report: "c d a b", wait: recheck},
+		"its clock is ahead":      {tallies: one("a", 0, refused), now: retryRefused, ready: time.Hour, apply: "a", report: "", wait: recheck},
 		"after many":              {tallies: all(one("a", 0, unchanged), one("b", 0, unchanged), one("c", 0, unchanged), one("d", 0, unchanged), one("e", 0, unchanged), todo("f", "g", "h", "i", "j", "k")), apply: "f g h i j", report: "f g h i j k", wait: recheck},
 		"a report of many":        {tallies: todo(strings.Fields(many + " u")...), apply: "a", report: many, wait: recheck},
 		"one refuses":             {tallies: all(one("a", 0, refused), todo("b")), apply: "b", report: "b", wait: retryRefused},

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,12 +106,12 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 }
 
 const (
-	// mainWrites and allWrites are annotations of the objects in memory: hashes of managedFields without and with subresources. An object has
-	// the annotation statusLast if its last write was of a subresource, such as the status.
-	mainWrites, allWrites, statusLast = "main", "all", "statusLast"
+	// mainWrites and allWrites are annotations of the objects in memory: hashes of managedFields without and with subresources. labelsAndOwners
+	// is that of the labels and owners. An object has the annotation statusLast if its last write was of a subresource, such as the status.
+	mainWrites, allWrites, labelsAndOwners, statusLast = "main", "all", "labelsAndOwners", "statusLast"
 )
 
-// slimmed is a cache.TransformFunc that keeps of an object what drifted compares. Tenants choose the size of the rest.
+// slimmed is a cache.TransformFunc that keeps of an object what drifted and namespacesOf need. Tenants choose the size of the rest.
 func slimmed(object any) (any, error) {
 	o, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -128,17 +127,19 @@ func slimmed(object any) (any, error) {
 			*last = entry.Time.Time
 		}
 	}
-	o.Annotations = map[string]string{allWrites: hashOf(o.ManagedFields), mainWrites: hashOf(main)}
+	o.Annotations = map[string]string{allWrites: hashOf(o.ManagedFields), mainWrites: hashOf(main), labelsAndOwners: hashOf([]any{o.Labels, o.OwnerReferences})}
 	if !mainTime.IsZero() && mainTime.Before(otherTime) && !otherTime.After(time.Now()) { // clients can write a time in the future
 		o.Annotations[statusLast] = ""
 	}
-	o.ManagedFields, o.Finalizers = nil, nil
+	if o.ManagedFields, o.Finalizers, o.Labels = nil, nil, nil; o.Namespace != "" {
+		o.OwnerReferences = nil
+	}
 	return o, nil
 }
 
-func hashOf(fields []metav1.ManagedFieldsEntry) string {
+func hashOf(metadata any) string {
 	hash := sha256.New()
-	_ = json.NewEncoder(hash).Encode(fields) // decoded from JSON
+	_ = json.NewEncoder(hash).Encode(metadata) // decoded from JSON
 	return string(hash.Sum(nil))
 }
 
@@ -148,6 +149,5 @@ func drifted(before, after *metav1.PartialObjectMetadata) bool {
 	differs := func(writes string) bool { return before.Annotations[writes] != after.Annotations[writes] }
 	_, onlyStatus := after.Annotations[statusLast]
 	return before.UID != after.UID || before.Generation != after.Generation || differs(mainWrites) || !onlyStatus && !differs(allWrites) && before.ResourceVersion != after.ResourceVersion ||
-		!equality.Semantic.DeepEqual(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
-		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
+		differs(labelsAndOwners) || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 }

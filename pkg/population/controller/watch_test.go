@@ -17,11 +17,11 @@ func slimObject(t *testing.T, o *metav1.PartialObjectMetadata) *metav1.PartialOb
 	t.Helper()
 	o.Annotations = map[string]string{"note": "large"}
 	slim, err := slimmed(o)
-	want := 2
+	want := 3
 	if _, has := o.Annotations[statusLast]; has {
 		want++
 	}
-	if err != nil || slim != any(o) || len(o.Annotations) != want || o.Annotations["note"] != "" || o.ManagedFields != nil {
+	if err != nil || slim != any(o) || len(o.Annotations) != want || o.Annotations["note"] != "" || o.ManagedFields != nil || o.Labels != nil || o.Namespace != "" && o.OwnerReferences != nil {
 		t.Fatalf("%v %+v", err, o)
 	}
 	return o
@@ -32,7 +32,7 @@ func TestDrifted(t *testing.T) {
 	at := func(seconds int64) *metav1.Time { return new(metav1.NewTime(time.Unix(seconds, 0))) }
 	fields := metav1.NewFieldsV1
 	object := func(change func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
-		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "o", UID: "u", ResourceVersion: "1", Labels: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{
+		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "o", Namespace: "shop", UID: "u", ResourceVersion: "1", Labels: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{
 			{Manager: "hook", Operation: metav1.ManagedFieldsOperationApply, Time: at(1), FieldsV1: fields(`{"f:spec":{}}`)},
 			{Manager: "quota", Operation: metav1.ManagedFieldsOperationUpdate, Time: at(1), Subresource: "status", FieldsV1: fields(`{"f:status":{}}`)},
 		}}}

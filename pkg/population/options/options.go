@@ -70,7 +70,7 @@ func (o *options) run(ctx context.Context) error {
 	applier := &population.Applier{
 		Client: objects, Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(o.Core.Discovery())),
 		FieldManager: o.Name, ClusterScoped: map[schema.GroupResource]struct{}{}, Pace: flowcontrol.NewTokenBucketRateLimiter(pace, pace),
-		Reviews: o.Core.AuthorizationV1().SelfSubjectAccessReviews(), Compiler: &population.Compiler{},
+		Discovery: o.Core.Discovery(), Reviews: o.Core.AuthorizationV1().SelfSubjectAccessReviews(), Compiler: &population.Compiler{},
 	}
 	for _, resource := range o.clusterScoped {
 		applier.ClusterScoped[schema.ParseGroupResource(resource)] = struct{}{}
