@@ -93,7 +93,7 @@ func describeTerminating(s state) *report {
 		return terminating
 	}
 	ready := slices.IndexFunc(s.namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == v1alpha1.ConditionReady })
-	if terminating.stalled == "" && (ready < 0 || s.namespace.Status.Conditions[ready].Reason == v1alpha1.ReasonFailed) {
+	if terminating.stalled == "" && (ready < 0 || s.namespace.Status.Conditions[ready].Reason == v1alpha1.ReasonFailed && s.namespace.Status.Conditions[ready].Status != corev1.ConditionTrue) {
 		return nil
 	}
 	if utilnamespaces.TrueCondition(s.namespace.Status.Conditions, v1alpha1.ConditionInitializing) != nil {

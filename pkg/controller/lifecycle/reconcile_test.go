@@ -287,11 +287,14 @@ func TestDescribe(t *testing.T) {
 		"a user opened it, and said adopted":      {namespace(says(adopted)), aLifecycle(participant), &done},
 		"it is about to open":                     {namespace(closed), aLifecycle(), nil},
 
-		"it is deleted":                             {namespace(deleting), aLifecycle(), nil},
-		"it was ready, and is deleted":              {namespace(deleting, ready), aLifecycle(leaving), &terminating},
-		"it was ready, and has no lifecycle":        {namespace(deleting, ready), nil, &terminating},
-		"it waited, and is deleted":                 {namespace(deleting, closed, says(waiting)), aLifecycle(leaving), reportOn(v1alpha1.ReasonTerminating, "the namespace is being deleted")},
-		"it failed, and is deleted":                 {namespace(deleting, closed, says(failure)), aLifecycle(leaving), nil},
+		"it is deleted":                      {namespace(deleting), aLifecycle(), nil},
+		"it was ready, and is deleted":       {namespace(deleting, ready), aLifecycle(leaving), &terminating},
+		"it was ready, and has no lifecycle": {namespace(deleting, ready), nil, &terminating},
+		"it waited, and is deleted":          {namespace(deleting, closed, says(waiting)), aLifecycle(leaving), reportOn(v1alpha1.ReasonTerminating, "the namespace is being deleted")},
+		"it failed, and is deleted":          {namespace(deleting, closed, says(failure)), aLifecycle(leaving), nil},
+		"a user says that it failed and is ready": {namespace(deleting, ready, func(n *corev1.Namespace) {
+			n.Status.Conditions[len(n.Status.Conditions)-1].Reason = v1alpha1.ReasonFailed
+		}), aLifecycle(leaving), &terminating},
 		"its finalizers were emptied":               {namespace(deleting, ready, withFinalizers()), nil, nil},
 		"it is deleted, Kubernetes cleans up":       {namespace(deleting, secured), aLifecycle(leaving, held("p.example.com")), nil},
 		"it is deleted, others hold it":             {namespace(deleting, withFinalizers("example.com/other")), aLifecycle(leaving, held("p.example.com")), nil},
