@@ -16,9 +16,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 )
 
@@ -62,7 +65,11 @@ func (e Election) Lead(ctx context.Context, core kubernetes.Interface, watchdog 
 	electing, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	result := make(chan error, 1)
-	elector, err := e.elector(ctx, core, func(leading context.Context) {
+	lock, err := e.lock(core)
+	if err != nil {
+		return err
+	}
+	elector, err := e.elector(ctx, lock, func(leading context.Context) {
 		defer release()
 		running, cancel := context.WithCancel(leading)
 		defer cancel()
@@ -85,6 +92,9 @@ func (e Election) Lead(ctx context.Context, core kubernetes.Interface, watchdog 
 	elector.Run(electing)
 	select {
 	case err = <-result:
+		if !errors.Is(err, ErrLeaseLost) {
+			giveBack(lock, e.RenewDeadline)
+		}
 		return err
 	default: // run has not returned
 	}
@@ -94,30 +104,48 @@ func (e Election) Lead(ctx context.Context, core kubernetes.Interface, watchdog 
 	return nil
 }
 
-// elector returns what takes part in the election, and calls lead when this instance wins.
-func (e Election) elector(ctx context.Context, core kubernetes.Interface, lead func(context.Context)) (*leaderelection.LeaderElector, error) {
+// giveBack clears a Lease that this instance still holds, so that the next one need not wait until it expires. The elector would do so
+// before it ends the context of a leader that cannot renew its Lease, and may clear that of the next one.
+func giveBack(lock resourcelock.Interface, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	_ = retry.OnError(retry.DefaultRetry, apierrors.IsConflict, func() error { // the last renewal may still be in progress
+		held, _, err := lock.Get(ctx)
+		if err != nil || held.HolderIdentity != lock.Identity() {
+			return err
+		}
+		now := metav1.Now()
+		return lock.Update(ctx, resourcelock.LeaderElectionRecord{LeaderTransitions: held.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now})
+	})
+}
+
+// lock returns the Lease, for an instance with a new identity.
+func (e Election) lock(core kubernetes.Interface) (resourcelock.Interface, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the name of this host: %w", err)
 	}
-	identity := host + "_" + uuid.NewString()
 	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, e.Namespace, e.Name,
-		core.CoreV1(), core.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: identity})
+		core.CoreV1(), core.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: host + "_" + uuid.NewString()})
 	if err != nil {
 		return nil, fmt.Errorf("cannot set up leader election: %w", err)
 	}
+	return lock, nil
+}
+
+// elector returns what takes part in the election, and calls lead when this instance wins.
+func (e Election) elector(ctx context.Context, lock resourcelock.Interface, lead func(context.Context)) (*leaderelection.LeaderElector, error) {
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock:            lock,
-		Name:            e.Name,
-		LeaseDuration:   e.LeaseDuration,
-		RenewDeadline:   e.RenewDeadline,
-		RetryPeriod:     e.RetryPeriod,
-		ReleaseOnCancel: true,
+		Lock:          lock,
+		Name:          e.Name,
+		LeaseDuration: e.LeaseDuration,
+		RenewDeadline: e.RenewDeadline,
+		RetryPeriod:   e.RetryPeriod,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: lead,
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(leader string) {
-				klog.FromContext(ctx).Info("New leader", "leader", leader, "self", leader == identity)
+				klog.FromContext(ctx).Info("New leader", "leader", leader, "self", leader == lock.Identity())
 			},
 		},
 	})
