@@ -351,13 +351,14 @@ func TestGuardFinalizer(t *testing.T) {
 			t.Errorf("a write to %s: a holder of the verb open was refused: %v", resource, err)
 		}
 	}
-	if err := change(client, writes["namespaces/finalize"], func(n *corev1.Namespace) { n.Spec.Finalizers = nil }); err != nil {
+	controller := kubernetes.NewForConfigOrDie(c.As("system:serviceaccount:kube-system:namespace-controller")).CoreV1().Namespaces()
+	if err := change(controller, writes["namespaces/finalize"], func(n *corev1.Namespace) { n.Spec.Finalizers = nil }); err != nil {
 		t.Errorf("removing the finalizer of Kubernetes, as its namespace controller does: %v", err)
 	}
 }
 
 // TestGuardContentFinalizer: no client but the namespace controller of Kubernetes can remove "kubernetes" from spec.finalizers
-// of a terminating namespace while it has content, which would stay in storage.
+// of a namespace while it has content, which would stay in storage.
 func TestGuardContentFinalizer(t *testing.T) {
 	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
@@ -380,7 +381,7 @@ func TestGuardContentFinalizer(t *testing.T) {
 		})
 	}
 	dryRun := []string{metav1.DryRunAll}
-	if err := finalize(c.Admin, dryRun); err != nil {
+	if err := framework.RefusedBy(guard, finalize(c.Admin, nil), "spec.finalizers"); err != nil {
 		t.Errorf("a namespace that is not terminating: %v", err)
 	}
 	c.DeleteNamespace(t, name)
