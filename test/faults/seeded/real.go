@@ -79,5 +79,11 @@ func realBugs() []Bug {
 			Found: "a measurement", Fix: "e2b7b524", Package: "./pkg/population/controller", Test: "^TestResync$"},
 		{Name: "repair-becomes-change", Description: "a repair in a namespace that is reconciled waits until a changed population has reached every namespace",
 			Found: "a review", Fix: "da91c97e", Package: "./pkg/population/controller", Test: "^TestRepairIsNext$"},
+		{Name: "metadata-lost-at-opening", Description: "a namespace that lost a finalizer of nsinit opens without the labels and annotations of its users",
+			Found: "a review", Fix: "26af5782", Package: lifecyclePackage, Test: "^TestFinalizersLost$"},
+		{Name: "replaced-object-deleted", Description: "a repair deletes an object although the one that its manifest has now cannot be applied",
+			Found: "a review", Fix: "eafdbc18", Package: "./pkg/population", Test: "^TestReplacement$"},
+		{Name: "lost-lease-cleared", Description: "a leader that cannot renew its Lease clears the one of the next leader",
+			Found: "a review", Fix: "a846949f", Package: "./sdk/util/leader", Test: "^TestLosingTheLeaseIsAnError$"},
 	}
 }
