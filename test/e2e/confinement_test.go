@@ -49,9 +49,10 @@ func TestConfinement(t *testing.T) {
 	user, config := c.ServiceAccount(t, rules...)
 	initializer := kubernetes.NewForConfigOrDie(config)
 	c.User(t, "e2e-not-confined", rules...)
-	const policy = "nsinit-confine-confined.example.com"
 	own := c.Name("own")
-	c.ApplyInput(t, c.MustPlugin(t, "rbac", "confined.example.com", "--user="+user, "--configuration="+own, "--confine-to=configmaps,serviceaccounts"))
+	args := []string{"rbac", "confined.example.com", "--user=" + user, "--configuration=" + own, "--confine-to=configmaps,serviceaccounts"}
+	c.ApplyInput(t, c.MustPlugin(t, args...))
+	policy := c.MustPlugin(t, append(args, "--output=jsonpath={.spec.policyName}")...)
 	says := `initializer confined.example.com may write only in namespaces that are initializing or terminating, and only configmaps, serviceaccounts`
 	framework.Eventually(t, "the policy is in force", func(ctx context.Context) error {
 		return framework.RefusedBy(policy, framework.WriteConfigMap(ctx, initializer, open), says, `refuses configmaps in namespace "`+open+`"`)

@@ -30,7 +30,7 @@ import (
 
 const long = `Print the roles and bindings that every initializer needs. These roles let the initializer read NamespaceLifecycles, write into
 initializing namespaces, report that it is served, and remove itself from the pending initializers. Add the permissions for the objects
-that your initializer writes.
+that your initializer writes. The names of the printed objects contain the user, so that the roles of another user of the initializer stay.
 
 With --view instead of an initializer, the command prints a binding that lets a user read NamespaceLifecycles, for example with kubectl
 nsinit status.
@@ -148,10 +148,9 @@ func (o *Options) parseSubject() (rbacv1.Subject, error) {
 
 // objects returns the role of the initializer, its binding, the binding of the role that all initializers have, and what confines it.
 func (o *Options) objects() []runtime.Object {
+	subject := subjectName(o.subject)
 	if o.View {
-		// Names of objects cannot contain a slash, but names of users can.
-		name := strings.NewReplacer("/", "-", "%", "-").Replace(strings.TrimPrefix(o.subject.Namespace+":"+o.subject.Name, ":"))
-		return []runtime.Object{bind("nsinit:view:"+name, "nsinit:view", o.subject)}
+		return []runtime.Object{bind("nsinit:view:"+subject, "nsinit:view", o.subject)}
 	}
 	verbs := []string{v1alpha1.VerbInitialize}
 	if o.Finalizer {
@@ -175,27 +174,47 @@ func (o *Options) objects() []runtime.Object {
 		objects = o.confinement() // first, so that it is in force before the permissions
 	}
 	return append(objects,
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules},
-		bind(name, name, o.subject),
-		bind(name+"-initializer", role, o.subject))
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name + ":" + subject}, Rules: rules},
+		bind(name+":"+subject, name+":"+subject, o.subject),
+		bind(name+"-initializer:"+subject, role, o.subject))
 }
 
 // longestName leaves room for the prefix of the policy, whose name is a domain name.
 const longestName = validation.DNS1123SubdomainMaxLength - len(confinePrefix)
 
-// objectName returns a name for the objects of an initializer, which no other initializer has: otherwise, its policy would replace the
-// policy of the other one. The part after a slash can have characters that a domain name cannot.
-func objectName(initializer string) string {
-	domain, name, ok := strings.Cut(initializer, "/")
-	if !ok && len(initializer) <= longestName {
-		return initializer
+// objectName returns a domain name for the objects of an initializer, or of INITIALIZER:USER, which no other one has: otherwise, its
+// policy would replace the policy of the other one. The part after a slash or a colon can have characters that a domain name cannot.
+func objectName(name string) string {
+	i := strings.IndexAny(name, "/:")
+	if i < 0 && len(name) <= longestName {
+		return name
 	}
-	if ok {
-		domain += "-" + strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(name))
+	domain := name
+	if i >= 0 {
+		domain = name[:i] + strings.Map(func(r rune) rune {
+			if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
+				return r
+			}
+			return '-'
+		}, strings.ToLower(name[i:]))
 	}
-	hash := fmt.Sprintf("-%x", sha256.Sum256([]byte(initializer)))[:9]
-	return strings.TrimRight(domain[:min(len(domain), longestName-len(hash))], "-.") + hash
+	return strings.TrimRight(domain[:min(len(domain), longestName-len(hash("")))], "-.") + hash(name)
 }
+
+// subjectName returns what names a subject in the names of its roles and bindings: otherwise, those of another subject would replace
+// them. These names cannot contain a slash or a percent sign, and with a colon, the name of a user can look like a service account.
+func subjectName(subject rbacv1.Subject) string {
+	switch {
+	case subject.Kind == rbacv1.ServiceAccountKind:
+		return subject.Namespace + ":" + subject.Name
+	case strings.ContainsAny(subject.Name, "/%:"):
+		return strings.NewReplacer("/", "-", "%", "-").Replace(subject.Name) + hash(subject.Name)
+	}
+	return subject.Name
+}
+
+// hash returns the end of a name that differs from names which look the same.
+func hash(name string) string { return fmt.Sprintf("-%x", sha256.Sum256([]byte(name)))[:9] }
 
 func bind(name, role string, subject rbacv1.Subject) *rbacv1.ClusterRoleBinding {
 	return &rbacv1.ClusterRoleBinding{

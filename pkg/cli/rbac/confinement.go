@@ -69,7 +69,7 @@ func (o *Options) confinement() []runtime.Object {
 		permitted = "only in namespaces that are initializing or terminating, and only " + strings.Join(names, ", ")
 	}
 	all := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect}
-	meta := metav1.ObjectMeta{Name: confinePrefix + objectName(o.initializer)}
+	meta := metav1.ObjectMeta{Name: confinePrefix + objectName(o.initializer+":"+user)}
 	return []runtime.Object{
 		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: new(admissionregistrationv1.Fail),
