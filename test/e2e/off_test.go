@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/nsinit/nsinit/pkg/controller/gate"
 	"github.com/nsinit/nsinit/pkg/installation"
@@ -112,6 +113,11 @@ func TestOff(t *testing.T) {
 	closed := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCurrent(t, closed, "never.example.com")
 	args := c.Arguments(t, "nsinit-apiserver")
+	apis := aggregator.NewForConfigOrDie(c.Admin).ApiregistrationV1().APIServices()
+	service, err := apis.Get(t.Context(), installation.APIService, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	c.ReplaceServer(t)
 	framework.Eventually(t, "the APIService is not available", func(context.Context) error {
 		out, err := c.Kubectl("get", "apiservice", installation.APIService, "--output=jsonpath={.status.conditions[*].status}")
@@ -151,6 +157,11 @@ func TestOff(t *testing.T) {
 
 	c.Run(t, "nsinit-apiserver", args...)
 	contains(t, c.MustPlugin(t, "on"), "configmap/nsinit-off deleted")
+	// nsinit-controller-manager registers the API of a server that runs in pods.
+	service.ObjectMeta = metav1.ObjectMeta{Name: service.Name, Labels: service.Labels}
+	if _, err := apis.Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	c.WaitServing(t)
 	waitStamped(t, c, true)
 	c.WaitNoNamespace(t, closed)

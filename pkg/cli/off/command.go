@@ -33,12 +33,8 @@ import (
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 )
 
-const (
-	// offLimit is how long kube-apiserver may take until it evaluates no removed policy any more.
-	offLimit = 30 * time.Second
-	// keyAPIService is the key of the ConfigMap with the APIService that off removed.
-	keyAPIService = "apiService"
-)
+// offLimit is how long kube-apiserver may take until it evaluates no removed policy any more.
+const offLimit = 30 * time.Second
 
 // Options are the options of both commands.
 type Options struct {
@@ -83,10 +79,10 @@ func NewOnCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.
 	return newCommand(f, streams, o, &cobra.Command{
 		Use:   "on",
 		Short: "Close new namespaces again, after kubectl nsinit off",
-		Long: `Close new namespaces again, after kubectl nsinit off. If off deleted the APIService, the command restores the APIService. The command then
-deletes the ConfigMap nsinit-off.
+		Long: `Close new namespaces again, after kubectl nsinit off. The command deletes the ConfigMap nsinit-off.
 
-When nsinit works, nsinit-controller-manager closes new namespaces again. Namespaces that were created in the meantime stay open.`,
+When nsinit works, nsinit-controller-manager closes new namespaces again. Namespaces that were created in the meantime stay open. If off
+deleted the APIService, nsinit-controller-manager creates the APIService again when a pod of nsinit-apiserver is ready.`,
 		Example: `  # Close new namespaces again, and wait until nsinit closes new namespaces
   kubectl nsinit on
   kubectl nsinit check --wait`,
@@ -113,15 +109,7 @@ func (o *Options) off(ctx context.Context) error {
 		return err
 	}
 	// The ConfigMap comes first, because the controller creates again what is removed without it.
-	data := map[string]string{installation.OffUser: self.Username}
-	if service != nil {
-		saved, err := json.Marshal(apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: service.Name, Labels: service.Labels, Annotations: service.Annotations, OwnerReferences: service.OwnerReferences}, Spec: service.Spec})
-		if err != nil {
-			return err
-		}
-		data[keyAPIService] = string(saved)
-	}
-	if err := o.mark(ctx, namespace, data); apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if err := o.mark(ctx, namespace, self.Username); apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		_, _ = fmt.Fprintf(o.ErrOut, "ConfigMap %s cannot be created: %v. If nsinit-controller-manager still runs, it closes new namespaces again.\n", installation.Off, err)
 	} else if err != nil {
 		return err
@@ -173,9 +161,9 @@ func (o *Options) apiService(ctx context.Context) (unavailable *apiregistrationv
 	return service, false, nil
 }
 
-// mark writes the ConfigMap. A former command may have saved the APIService in it.
-func (o *Options) mark(ctx context.Context, namespace string, data map[string]string) error {
-	configMaps := o.Clients.Core.CoreV1().ConfigMaps(namespace)
+// mark writes the ConfigMap with the name of the user.
+func (o *Options) mark(ctx context.Context, namespace, user string) error {
+	configMaps, data := o.Clients.Core.CoreV1().ConfigMaps(namespace), map[string]string{installation.OffUser: user}
 	_, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: installation.Off}, Data: data}, metav1.CreateOptions{DryRun: o.DryRun.Options()})
 	operation := "created"
 	if apierrors.IsAlreadyExists(err) {
@@ -264,10 +252,7 @@ func (o *Options) on(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.restore(ctx, mark); err != nil {
-		return err
-	}
-	// Another off can have removed the APIService again.
+	// Another off can be in progress.
 	err = configMaps.Delete(ctx, mark.Name, metav1.DeleteOptions{DryRun: o.DryRun.Options(), Preconditions: &metav1.Preconditions{UID: &mark.UID, ResourceVersion: &mark.ResourceVersion}})
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("kubectl nsinit off was run meanwhile, so new namespaces are not closed: %w", err)
@@ -280,30 +265,6 @@ func (o *Options) on(ctx context.Context) error {
 	}
 	_, _ = fmt.Fprintln(o.ErrOut, "Once nsinit works, nsinit-controller-manager closes new namespaces. To wait for it, run kubectl nsinit check --wait.")
 	return nil
-}
-
-// restore creates the APIService that off removed, unless it exists.
-func (o *Options) restore(ctx context.Context, mark *corev1.ConfigMap) error {
-	saved := mark.Data[keyAPIService]
-	if saved == "" {
-		return nil
-	}
-	service := &apiregistrationv1.APIService{}
-	err := json.Unmarshal([]byte(saved), service)
-	if backend := service.Spec.Service; err == nil && (service.Name != installation.APIService || backend == nil || backend.Namespace != mark.Namespace || backend.Name != installation.APIServer) {
-		err = fmt.Errorf("it is APIService %q, which is not nsinit's in this namespace", service.Name)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot restore the APIService that ConfigMap %s/%s contains: %w; remove the key %s, so that nsinit-controller-manager creates the APIService", mark.Namespace, mark.Name, err, keyAPIService)
-	}
-	_, err = o.Clients.APIs.ApiregistrationV1().APIServices().Create(ctx, service, metav1.CreateOptions{DryRun: o.DryRun.Options()})
-	switch {
-	case apierrors.IsAlreadyExists(err):
-		return nil
-	case err != nil:
-		return err
-	}
-	return o.print(apiregistrationv1.SchemeGroupVersion.WithKind("APIService"), service.Name, "created")
 }
 
 // print prints what was done with an object.

@@ -69,8 +69,6 @@ func realBugs() []Bug {
 			Found: "a review", Fix: "45cebd17", Package: "./pkg/population", Test: "^TestCompiler$"},
 		{Name: "names-with-spaces-unquoted", Description: "the commands that kubectl nsinit why prints do not quote names with spaces",
 			Found: "an attack", Fix: "9a9e47d3", Package: "./sdk/util/printable", Test: "^TestWord$"},
-		{Name: "any-apiservice-restored", Description: "kubectl nsinit on creates any APIService that the ConfigMap nsinit-off contains",
-			Found: "an attack", Fix: "9cf4a1a9", Package: "./pkg/cli/off", Test: "^TestOnRefuses$"},
 		{Name: "fix-releases-content", Description: "kubectl nsinit why --fix offers to release the content that participants still hold",
 			Found: "unknown", Fix: "0b0a995e", Package: "./pkg/diagnosis", Test: "^TestFixes$"},
 		{Name: "status-taken-for-drift", Description: "a status that is written twice in a second is taken for drift, and its namespace is reconciled",
