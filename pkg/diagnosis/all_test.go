@@ -20,6 +20,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -133,14 +135,53 @@ func TestDiagnoseAll(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || list.State() != Stuck {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if objects, apis := lists(t, d.Metadata, "configmaps"), lists(t, d.APIs, "apiservices"); objects != 1 || apis != 1 || discovered != 1 {
-		t.Errorf("objects are listed %d times, APIServices %d times, resources %d times, instead of once for all namespaces", objects, apis, discovered)
+	if objects, apis := lists(t, d.Metadata, "configmaps"), lists(t, d.APIs, "apiservices"); objects != 2 || apis != 1 || discovered != 1 {
+		t.Errorf("objects are listed %d times, APIServices %d times, resources %d times, instead of once for all namespaces, and objects once more where the namespace does not exist", objects, apis, discovered)
 	}
 	if list.Namespaces != 5 || list.Kind != ListKind || strings.Join(diagnosed, " ") != "0/6 1/6 2/6 3/6 4/6 5/6" {
 		t.Errorf("%s of %d namespaces, %v", list.Kind, list.Namespaces, diagnosed)
 	}
 	if len(list.NotExamined) != 1 || !strings.HasPrefix(list.NotExamined[0], "pods: ") {
 		t.Errorf("not examined: %q", list.NotExamined)
+	}
+}
+
+// TestNoOrphans: objects are no orphans if Kubernetes removed them and their namespace after they were listed, or if a client created
+// the namespace before.
+func TestNoOrphans(t *testing.T) {
+	late := inNamespace(object("ConfigMap", "a"), "ns")
+	for name, test := range map[string]struct {
+		all, created bool
+	}{
+		"removed after the list":                   {true, false},
+		"created before the list of the namespace": {false, true},
+		"created before the list of all":           {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := world{content: []runtime.Object{late}, core: []runtime.Object{lease("kube-system", "kube-controller-manager", "cp-1", time.Second)}}.diagnoser(t)
+			if !test.created {
+				d.Metadata.(*metadatafake.FakeMetadataClient).PrependReactor("list", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					return action.GetNamespace() == "ns", &metav1.List{}, nil
+				})
+			}
+			reads := 0
+			d.Core.(*fake.Clientset).PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if reads++; reads > 1 && test.created {
+					return true, terminating(closed, open), nil
+				}
+				return true, nil, absent("namespaces")
+			})
+			if test.all {
+				list, err := d.DiagnoseAll(t.Context())
+				if err != nil || len(list.Items) > 0 || reads == 0 {
+					t.Errorf("%+v %v after %d reads", list, err, reads)
+				}
+				return
+			}
+			if found, err := d.Diagnose(t.Context(), "ns"); err != nil || found.Phase != Active || len(found.Findings) > 0 {
+				t.Errorf("%+v %v", found, err)
+			}
+		})
 	}
 }
 

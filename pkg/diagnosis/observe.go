@@ -67,6 +67,13 @@ func (r *round) observe(ctx context.Context, name string) (Observation, error) {
 		o.NamespaceController = answer(r.Core.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, kubeControllerManager, metav1.GetOptions{}))
 	}
 	r.observeContent(ctx, &o)
+	if phase == Gone && len(o.remaining()) > 0 { // a client can have created the namespace and its content meanwhile
+		if _, err := r.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); err == nil {
+			return r.observe(ctx, name)
+		} else if err := utilapierrors.IgnoreAbsent(err); err != nil {
+			return o, err
+		}
+	}
 	if r.namespace == name { // otherwise, they are read of the cluster
 		o.LostClaims = r.claims().Object // a claim that cannot be read blocks no deletion
 		if o.onlyDeleted {

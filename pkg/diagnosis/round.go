@@ -189,13 +189,15 @@ func (d Diagnoser) list(ctx context.Context, resource schema.GroupVersionResourc
 func everything(*metav1.PartialObjectMetadata) bool { return true }
 
 // in returns the content of a namespace. If it is being deleted or does not exist, resources that cannot be listed in the cluster are
-// listed in the namespace.
+// listed in the namespace. So are those with objects of a namespace that does not exist any more: Kubernetes can have removed it after
+// the list.
 func (r *round) in(ctx context.Context, o *Observation) (all []Listing) {
 	for _, listing := range r.content().namespaced {
-		if listing.Err != nil && r.namespace == metav1.NamespaceAll && !o.onlyDeleted {
-			listing = r.list(ctx, listing.Resource, o.Name, everything)
+		own := listing.only(func(object *metav1.PartialObjectMetadata) bool { return object.Namespace == o.Name })
+		if r.namespace == metav1.NamespaceAll && !o.onlyDeleted && (listing.Err != nil || o.phase() == Gone && len(own.Objects) > 0) {
+			own = r.list(ctx, listing.Resource, o.Name, everything)
 		}
-		all = append(all, listing.only(func(object *metav1.PartialObjectMetadata) bool { return object.Namespace == o.Name }))
+		all = append(all, own)
 	}
 	return all
 }
