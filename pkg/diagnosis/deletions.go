@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
 // refusalKind says what refused a deletion.
@@ -179,6 +180,9 @@ func frozen(o Observation) []Finding {
 	message, frozen := utilnamespaces.Frozen(namespace)
 	if !frozen {
 		return nil
+	}
+	if condition := utilnamespaces.TrueCondition(o.conditions(), v1alpha1.ConditionFrozen); o.partial() && condition != nil {
+		message = condition.Message // the annotations are not known
 	}
 	state := Healthy
 	if (o.phase() == Terminating || o.hypothetical) && len(o.remaining()) > 0 {

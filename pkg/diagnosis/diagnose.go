@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
@@ -21,6 +23,7 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/clock"
 
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/sdk/generated/clientset/versioned"
 )
 
@@ -44,6 +47,27 @@ func NewClients(core kubernetes.Interface, nsinit versioned.Interface, apis aggr
 	return Clients{Core: core, Nsinit: nsinit, APIs: apis, Metadata: metadata, Discover: func() ([]*metav1.APIResourceList, error) {
 		return discovery.ServerPreferredResources(core.Discovery())
 	}}
+}
+
+// Namespace reads a namespace. A user who may not get it, such as its creator while it is being initialized, gets what the
+// AccessibleNamespace shows.
+func (c Clients) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	found := c.readNamespace(ctx, name)
+	if found.Object != nil {
+		return found.Object, nil
+	}
+	return nil, found.Err
+}
+
+// readNamespace is Namespace that also returns why the user may not get the namespace.
+func (c Clients) readNamespace(ctx context.Context, name string) Answer[*corev1.Namespace] {
+	found := answer(c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}))
+	if apierrors.IsForbidden(found.Err) {
+		if accessible, err := c.Nsinit.NsinitV1alpha1().AccessibleNamespaces().Get(ctx, name, metav1.GetOptions{}); err == nil {
+			found.Object = utilnamespaces.FromAccessible(accessible)
+		}
+	}
+	return found
 }
 
 // Diagnoser diagnoses namespaces.

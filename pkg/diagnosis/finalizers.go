@@ -89,7 +89,7 @@ func finalizerActor(object *metav1.ObjectMeta, of target, finalizer string) acto
 // emptiedFinalizers reports that the namespace has no finalizers. The namespace controller ignores
 // such a namespace, and only the next DELETE removes it, whatever its content.
 func emptiedFinalizers(o Observation) []Finding {
-	if o.phase() != Terminating || len(o.Namespace.Object.Spec.Finalizers) > 0 || len(o.Namespace.Object.Finalizers) > 0 {
+	if o.phase() != Terminating || o.partial() || len(o.Namespace.Object.Spec.Finalizers) > 0 || len(o.Namespace.Object.Finalizers) > 0 {
 		return nil
 	}
 	content := "EMPTY"
@@ -114,7 +114,11 @@ func namespaceController(o Observation) []Finding {
 	others := worst(judge(o, otherRules()...))
 	switch {
 	case !o.emptying() && others == Healthy && !o.hypothetical:
-		return []Finding{o.finding(NamespaceControllerAtWork, o.overdue(o.since()), o.since(), "everything is done, and the namespace is about to be removed", nil)}
+		message := "everything is done, and the namespace is about to be removed"
+		if o.partial() {
+			message = "the namespace is being deleted; you may not get it, so it is not known what it waits for"
+		}
+		return []Finding{o.finding(NamespaceControllerAtWork, o.overdue(o.since()), o.since(), message, nil)}
 	case !o.emptying():
 		return nil
 	}

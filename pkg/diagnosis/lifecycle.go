@@ -145,7 +145,7 @@ func initializers(o Observation) []Finding {
 	if o.objectsMissing(v1alpha1.ConditionInitializing) != nil {
 		return nil // missingObjects explains it
 	}
-	if o.waits() && o.lifecycle() == lifecycleForbidden {
+	if (o.waits() || o.phase() == Terminating && o.partial()) && o.lifecycle() == lifecycleForbidden {
 		return tenantView(o)
 	}
 	phase := o.phase()

@@ -44,7 +44,8 @@ type Observation struct {
 	Name string
 	// Patience is how long something may take before it is stuck.
 	Patience time.Duration
-	// Namespace has a NotFound error if the namespace does not exist.
+	// Namespace has a NotFound error if the namespace does not exist. If the user may not get it, it has a Forbidden error, and the
+	// object is what the AccessibleNamespace shows.
 	Namespace Answer[*corev1.Namespace]
 	// Configurations are read of namespaces that are being initialized, if the user may list them.
 	Configurations []v1alpha1.NamespaceInitializerConfiguration
@@ -166,6 +167,9 @@ func (o Observation) conditions() []corev1.NamespaceCondition {
 	return o.Namespace.Object.Status.Conditions
 }
 
+// partial reports whether only the labels and the conditions of the namespace are known.
+func (o Observation) partial() bool { return o.Namespace.Object != nil && o.Namespace.Err != nil }
+
 // held reports whether nsinit's finalizer holds the namespace.
 func (o Observation) held() bool {
 	return o.Namespace.Object != nil && slices.Contains(o.Namespace.Object.Finalizers, v1alpha1.NamespaceFinalizer) || o.contentHeld()
@@ -210,6 +214,7 @@ func (o Observation) unexamined() (texts []string, passing []error) {
 		}
 	}
 	passing = slices.Concat(o.listErrs, o.DiscoveryErrs)
+	note("finalizers and annotations of the namespace", o.Namespace.Err, true)
 	note("aggregated APIs", o.APIServices.Err, true)
 	texts = append(texts, messages(o.listErrs)...)
 	for _, listing := range o.Content {

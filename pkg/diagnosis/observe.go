@@ -42,8 +42,8 @@ const (
 func (r *round) observe(ctx context.Context, name string) (Observation, error) {
 	ctx, cancel := context.WithTimeout(ctx, observationTimeout)
 	defer cancel()
-	o := Observation{Name: name, Patience: r.Patience, Namespace: answer(r.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}))}
-	if err := utilapierrors.IgnoreAbsent(o.Namespace.Err); err != nil {
+	o := Observation{Name: name, Patience: r.Patience, Namespace: r.readNamespace(ctx, name)}
+	if err := utilapierrors.IgnoreAbsent(o.Namespace.Err); err != nil && !o.partial() {
 		return o, err
 	}
 	o.Installation = r.installation()
@@ -68,9 +68,9 @@ func (r *round) observe(ctx context.Context, name string) (Observation, error) {
 	}
 	r.observeContent(ctx, &o)
 	if phase == Gone && len(o.remaining()) > 0 { // a client can have created the namespace and its content meanwhile
-		if _, err := r.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); err == nil {
+		if again := r.readNamespace(ctx, name); again.Object != nil {
 			return r.observe(ctx, name)
-		} else if err := utilapierrors.IgnoreAbsent(err); err != nil {
+		} else if err := utilapierrors.IgnoreAbsent(again.Err); err != nil {
 			return o, err
 		}
 	}

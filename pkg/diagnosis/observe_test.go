@@ -226,6 +226,53 @@ func TestObserve(t *testing.T) {
 	}
 }
 
+// TestTenant: a user who may get neither the namespace nor its NamespaceLifecycle gets what the AccessibleNamespace shows.
+func TestTenant(t *testing.T) {
+	condition := func(kind, message string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Message: message, LastTransitionTime: *ago(2 * time.Minute)}
+	}
+	const unknown = "NotExamined finalizers and annotations of the namespace"
+	for name, test := range map[string]struct {
+		like       *corev1.Namespace
+		conditions []metav1.Condition
+		want       []string
+	}{
+		"closed": {terminating(closed), []metav1.Condition{condition(v1alpha1.ConditionInitializing, "waiting for b")}, []string{"Waiting InitializerPending: waiting for b", unknown, "NotExamined NamespaceLifecycle"}},
+		"open":   {terminating(closed, open), nil, []string{unknown}},
+		"frozen": {terminating(closed, func(n *corev1.Namespace) { n.Labels = map[string]string{v1alpha1.LabelFrozen: "true"} }),
+			[]metav1.Condition{condition(v1alpha1.ConditionFrozen, "jane froze it")}, []string{"Healthy NamespaceFrozen: jane froze it", unknown}},
+		"deleted": {terminating(), nil, []string{"Stuck NamespaceControllerAtWork: the namespace is being deleted; you may not get it, so it is not known what it waits for", unknown}},
+		"a participant that stalls": {terminating(), []metav1.Condition{condition(v1alpha1.ConditionStalled, "b has not cleaned up")},
+			[]string{"Stuck ParticipantPending: b has not cleaned up", unknown}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := world{apis: []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue)}, core: []runtime.Object{lease("nsinit-system", "nsinit-controller-manager", "m-1", time.Second)},
+				lifecycles: []runtime.Object{&v1alpha1.AccessibleNamespace{ObjectMeta: test.like.ObjectMeta, Status: v1alpha1.AccessibleNamespaceStatus{Conditions: test.conditions}}},
+				refuses: func(verb, resource, _ string) error {
+					if verb == "get" && (resource == "namespaces" || resource == "namespacelifecycles") {
+						return forbidden("no")
+					}
+					return nil
+				}}.diagnoser(t)
+			found, err := d.Diagnose(t.Context(), "ns")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, f := range found.Findings {
+				got = append(got, fmt.Sprintf("%s %s: %s", f.State, f.Cause, f.Message))
+			}
+			for _, what := range found.NotExamined {
+				what, _, _ = strings.Cut(what, ":")
+				got = append(got, "NotExamined "+what)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestTryUpdates: updates are dry runs, and change nothing.
 func TestTryUpdates(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -113,29 +113,6 @@ func newClients(config *rest.Config) (*Clients, error) {
 	}, nil
 }
 
-// Namespace reads a namespace. A user who may not get it, such as its creator while it is being initialized, gets what the
-// AccessibleNamespace shows.
-func (c *Clients) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
-	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsForbidden(err) {
-		accessible, accessibleErr := c.Nsinit.NsinitV1alpha1().AccessibleNamespaces().Get(ctx, name, metav1.GetOptions{})
-		if accessibleErr == nil {
-			return asNamespace(accessible), nil
-		}
-	}
-	return namespace, err
-}
-
-// asNamespace returns what an AccessibleNamespace shows of its namespace.
-func asNamespace(accessible *v1alpha1.AccessibleNamespace) *corev1.Namespace {
-	namespace := &corev1.Namespace{ObjectMeta: accessible.ObjectMeta}
-	for _, c := range accessible.Status.Conditions {
-		namespace.Status.Conditions = append(namespace.Status.Conditions, corev1.NamespaceCondition{Type: corev1.NamespaceConditionType(c.Type),
-			Status: corev1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime})
-	}
-	return namespace
-}
-
 // Exemptions reads the list of exemptions.
 func (c *Clients) Exemptions(ctx context.Context) (*installation.ExemptionList, error) {
 	configMap, err := c.ExemptionsConfigMap(ctx)

@@ -19,6 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
 // DryRun is the flag --dry-run of commands that write: "none" or "server".
@@ -149,7 +151,7 @@ func (c *Clients) namespaces(ctx context.Context) (found []corev1.Namespace, err
 		return nil, err
 	}
 	for i := range accessible.Items {
-		found = append(found, *asNamespace(&accessible.Items[i]))
+		found = append(found, *utilnamespaces.FromAccessible(&accessible.Items[i]))
 	}
 	return found, nil
 }

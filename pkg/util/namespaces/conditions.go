@@ -50,6 +50,16 @@ func Conditions(namespace *corev1.Namespace) (conditions []metav1.Condition) {
 	return conditions
 }
 
+// FromAccessible returns what an AccessibleNamespace shows of its namespace.
+func FromAccessible(accessible *v1alpha1.AccessibleNamespace) *corev1.Namespace {
+	namespace := &corev1.Namespace{ObjectMeta: accessible.ObjectMeta}
+	for _, c := range accessible.Status.Conditions {
+		namespace.Status.Conditions = append(namespace.Status.Conditions, corev1.NamespaceCondition{Type: corev1.NamespaceConditionType(c.Type),
+			Status: corev1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime})
+	}
+	return namespace
+}
+
 // TrueCondition returns the condition of a type if it is True, or nil.
 func TrueCondition(conditions []corev1.NamespaceCondition, kind corev1.NamespaceConditionType) *corev1.NamespaceCondition {
 	for i := range conditions {
