@@ -9,6 +9,7 @@ package wait_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -84,6 +85,45 @@ func TestWait(t *testing.T) {
 		"interrupted by users between two reads": {Cluster: interruptedBetweenReads(), Args: []string{"shop"}, Err: "interrupted"},
 	} {
 		t.Run(name, func(t *testing.T) { test.Check(t, wait.NewCommand) })
+	}
+}
+
+// TestPermissionDeleted: the permission to get a namespace that is being deleted is deleted before the namespace. A dry run shows whether
+// the namespace still exists.
+func TestPermissionDeleted(t *testing.T) {
+	exists := apierrors.NewAlreadyExists(corev1.Resource("namespaces"), "shop")
+	for name, test := range map[string]struct {
+		seen    *corev1.Namespace
+		creates []error
+		test    cmdtesting.Test
+	}{
+		"removed later": {namespace("shop", deleted), []error{exists, apierrors.NewServiceUnavailable("later"), exists, nil}, cmdtesting.Test{Out: "namespace/shop is gone\n"}},
+		"no permission to create": {namespace("shop", deleted), []error{apierrors.NewForbidden(corev1.Resource("namespaces"), "shop", errors.New("not you"))},
+			cmdtesting.Test{Err: `namespace "shop" is being deleted, and you may not get it any more: namespaces "shop" is forbidden: no; whether it still exists is not known, because you cannot create it either: namespaces "shop" is forbidden: not you`}},
+		"not deleted": {namespace("shop"), nil, cmdtesting.Test{Err: `namespaces "shop" is forbidden: no`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, reads := cmdtesting.New(), 0
+			c.Core.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if reads++; reads > 1 {
+					return true, nil, apierrors.NewForbidden(corev1.Resource("namespaces"), "shop", errors.New("no"))
+				}
+				return true, test.seen, nil
+			})
+			c.Core.PrependReactor("create", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if !slices.Equal(action.(clienttesting.CreateActionImpl).CreateOptions.DryRun, []string{metav1.DryRunAll}) {
+					t.Error("the namespace is created in earnest")
+				}
+				err := test.creates[0]
+				test.creates = test.creates[1:]
+				return true, namespace("shop"), err
+			})
+			test.test.Cluster, test.test.Args = c, []string{"shop", "--for=gone"}
+			test.test.Check(t, wait.NewCommand)
+			if len(test.creates) > 0 {
+				t.Errorf("%d creations were not tried", len(test.creates))
+			}
+		})
 	}
 }
 

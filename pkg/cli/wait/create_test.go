@@ -235,3 +235,32 @@ func TestTenant(t *testing.T) {
 		t.Errorf("completion offers %q", names)
 	}
 }
+
+// TestOpenedWithoutPermission: the creator sees a namespace only while it is closed, unless an initializer lets it get the namespace.
+// kube-apiserver can know that later than the opening.
+func TestOpenedWithoutPermission(t *testing.T) {
+	forbidden := func() error { return apierrors.NewForbidden(corev1.Resource("namespaces"), "shop", errors.New("no")) }
+	for name, test := range map[string]struct {
+		forbidden int
+		test      cmdtesting.Test
+	}{
+		"for a moment": {3, cmdtesting.Test{Args: []string{"shop"}, Out: "namespace/shop is open\n"}},
+		"always": {100, cmdtesting.Test{Args: []string{"shop"},
+			Err: `namespace "shop" opened or was deleted, and you may not get it: namespaces "shop" is forbidden: no; try to write into it, or ask an administrator for the permission to get it`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, reads := (&world{}).cluster(), 0
+			cluster.Core.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+				switch reads++; {
+				case reads == 1:
+					return true, shop(), nil
+				case reads <= 1+test.forbidden:
+					return true, nil, forbidden()
+				}
+				return true, shop(open), nil
+			})
+			test.test.Cluster = cluster
+			test.test.Check(t, wait.NewCommand)
+		})
+	}
+}

@@ -33,7 +33,7 @@ const (
 	// watched: tenants may get a namespace, and often neither list nor watch.
 	firstInterval = 100 * time.Millisecond
 	lastInterval  = time.Second
-	// knownAfter is how long after its creation nsinit-apiserver may not know a namespace.
+	// knownAfter is how long after the creation or the opening of a namespace the API servers may not know it, or its RoleBindings.
 	knownAfter = 2 * time.Second
 )
 
@@ -100,7 +100,7 @@ func (f *follower) untilOpen(ctx context.Context, name string, uid types.UID) (*
 		}
 		return ": " + last.message()
 	}
-	began := f.clients.Clock.Now()
+	known := f.clients.Clock.Now()
 	err := f.until(ctx, func() (bool, error) {
 		seen, err := f.read(ctx, name)
 		switch {
@@ -108,14 +108,16 @@ func (f *follower) untilOpen(ctx context.Context, name string, uid types.UID) (*
 			return false, cmdutil.NoNamespace(name)
 		case apierrors.IsNotFound(err):
 			return false, fmt.Errorf("namespace %q was deleted before it was open%s", name, because())
-		case apierrors.IsForbidden(err) && uid != "" && f.clients.Clock.Since(began) < knownAfter:
+		case apierrors.IsForbidden(err) && uid != "" && f.clients.Clock.Since(known) < knownAfter:
 			return false, nil
+		case apierrors.IsForbidden(err) && last.namespace != nil: // its creator sees it only while it is closed
+			return false, fmt.Errorf("namespace %q opened or was deleted, and you may not get it: %w; try to write into it, or ask an administrator for the permission to get it", name, err)
 		case err != nil:
 			return false, err
 		case uid != "" && seen.namespace.UID != uid:
 			return false, fmt.Errorf("namespace %q was deleted before it was open, and another one has this name%s", name, because())
 		}
-		uid, last = seen.namespace.UID, seen
+		uid, last, known = seen.namespace.UID, seen, f.clients.Clock.Now()
 		f.opening(seen)
 		return !helper.IsClosed(seen.namespace), seen.failed()
 	})
@@ -130,6 +132,10 @@ func (f *follower) untilGone(ctx context.Context, name string) (*corev1.Namespac
 	last := sight{namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	err := f.until(ctx, func() (bool, error) {
 		seen, err := f.read(ctx, name)
+		if apierrors.IsForbidden(err) && last.namespace.DeletionTimestamp != nil {
+			f.terminating(last)
+			return f.isFree(ctx, name, err)
+		}
 		if err != nil {
 			return true, utilapierrors.IgnoreAbsent(err)
 		}
@@ -144,6 +150,19 @@ func (f *follower) untilGone(ctx context.Context, name string) (*corev1.Namespac
 		err = fmt.Errorf("namespace %q still exists; see: kubectl nsinit why %s", name, name)
 	}
 	return last.namespace, err
+}
+
+// isFree reports whether a dry run could create a namespace of a name. A user whose permission to get the namespace comes from one of its
+// RoleBindings loses the permission before the namespace is removed. From then on, no AccessibleNamespace shows whether it exists.
+func (f *follower) isFree(ctx context.Context, name string, forbidden error) (bool, error) {
+	_, err := f.clients.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return false, nil
+	case err != nil && !passing(err):
+		return false, fmt.Errorf("namespace %q is being deleted, and you may not get it any more: %w; whether it still exists is not known, because you cannot create it either: %w", name, forbidden, err)
+	}
+	return err == nil, err
 }
 
 // until calls done until it is true, or returns an error that a retry does not fix.
