@@ -76,7 +76,9 @@ type Report struct {
 	Exists  bool   `json:"exists"`
 	Creator string `json:"creator,omitempty"`
 	// Exempt is why nsinit ignores the namespace. Then there is no plan.
-	Exempt       string         `json:"exempt,omitempty"`
+	Exempt string `json:"exempt,omitempty"`
+	// NotClosed is why the plan of an open namespace is empty if nsinit did not close it.
+	NotClosed    string         `json:"notClosed,omitempty"`
 	Initializers []Initializer  `json:"initializers"`
 	LeftOut      []plan.LeftOut `json:"leftOut"`
 	// Degraded is how the plan differs from what the configurations say.
@@ -126,6 +128,10 @@ func (o *Options) compare(ctx context.Context, report *Report, namespace *corev1
 		}
 		if lifecycle.Spec.NamespaceUID != namespace.UID {
 			return former(namespace.Name)
+		}
+		if _, stamped := namespace.Annotations[v1alpha1.AnnotationCreatedBy]; !stamped && len(lifecycle.Spec.Plan) == 0 && !helper.IsClosed(namespace) {
+			report.NotClosed = "it was not closed when it was created: it is older than nsinit, its creator is exempt, or nsinit was off"
+			return nil
 		}
 	}
 	configurations, err := o.Clients.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().List(ctx, metav1.ListOptions{})
@@ -221,7 +227,7 @@ func text(out io.Writer, r *Report) error {
 		_, err := fmt.Fprintf(out, "nsinit ignores namespace %q: %s.\n", r.Namespace, r.Exempt)
 		return err
 	case r.Exists && len(r.Initializers) == 0:
-		_, _ = fmt.Fprintf(out, "The plan of namespace %q is empty: no initializer acts on it.\n", r.Namespace)
+		_, _ = fmt.Fprintf(out, "The plan of namespace %q is empty: %s.\n", r.Namespace, cmp.Or(r.NotClosed, "no initializer acts on it"))
 	case r.Exists:
 		_, _ = fmt.Fprintf(out, "The plan of namespace %q:\n\n", r.Namespace)
 	case len(r.Initializers) == 0:

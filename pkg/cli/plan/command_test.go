@@ -111,20 +111,27 @@ func TestPlan(t *testing.T) {
 	generated := shop()
 	generated[0].(*corev1.Namespace).Name, generated[0].(*corev1.Namespace).GenerateName = "tool-x", "to" // not the prefix
 	generated[1].(*v1alpha1.NamespaceLifecycle).Name = "tool-x"
+	adopted := []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u"}},
+		&v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u"}}}
+	unplanned := []runtime.Object{adopted[0].DeepCopyObject(), adopted[1]}
+	unplanned[0].(*corev1.Namespace).Labels = map[string]string{v1alpha1.LabelInitializing: "true"}
 	const names, leftOut = "--output=jsonpath={.initializers[*].name}", "--output=jsonpath={.leftOut[*].reason}"
 	for name, test := range map[string]struct {
 		objects []runtime.Object
 		test    cmdtesting.Test
 	}{
-		"a future namespace":     {all, cmdtesting.Test{Args: []string{"new", "--creator=alice", "--groups=team-a"}, Out: future}},
-		"of your own":            {all, cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.kind} {.creator} {.exists} {.initializers[2].name} {.initializers[2].after}"}, Out: `NamespacePlan bob false team.example.com ["lifecycle.nsinit.dev","all.example.com"]`}},
-		"a participant":          {all, cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.initializers[*].finalizer} {.initializers[*].holds}"}, Out: "true Content"}},
-		"your own with a group":  {all, cmdtesting.Test{Args: []string{"new", "--groups=team-b", leftOut}, Out: "ConditionFalse SelectorMismatch NameTaken"}},
-		"with labels":            {all, cmdtesting.Test{Args: []string{"new", "--creator=carol", "--labels=tier=gold,cost=2", names}, Out: "all.example.com dns.example.com gold.example.com"}},
-		"nothing is registered":  {nil, cmdtesting.Test{Args: []string{"new", "--creator=carol"}, Out: "Namespace \"new\" does not exist. If carol creates it, no initializer acts on it.\n"}},
-		"an existing namespace":  {all, cmdtesting.Test{Args: []string{"shop"}, Out: existing}},
-		"its fields":             {all, cmdtesting.Test{Args: []string{"shop", leftOut}, Out: "ChangedLater ChangedLater SelectorMismatch NameTaken"}},
-		"an empty plan":          {[]runtime.Object{shop()[0], &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u"}}}, cmdtesting.Test{Args: []string{"shop"}, Out: "The plan of namespace \"shop\" is empty: no initializer acts on it.\n"}},
+		"a future namespace":    {all, cmdtesting.Test{Args: []string{"new", "--creator=alice", "--groups=team-a"}, Out: future}},
+		"of your own":           {all, cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.kind} {.creator} {.exists} {.initializers[2].name} {.initializers[2].after}"}, Out: `NamespacePlan bob false team.example.com ["lifecycle.nsinit.dev","all.example.com"]`}},
+		"a participant":         {all, cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.initializers[*].finalizer} {.initializers[*].holds}"}, Out: "true Content"}},
+		"your own with a group": {all, cmdtesting.Test{Args: []string{"new", "--groups=team-b", leftOut}, Out: "ConditionFalse SelectorMismatch NameTaken"}},
+		"with labels":           {all, cmdtesting.Test{Args: []string{"new", "--creator=carol", "--labels=tier=gold,cost=2", names}, Out: "all.example.com dns.example.com gold.example.com"}},
+		"nothing is registered": {nil, cmdtesting.Test{Args: []string{"new", "--creator=carol"}, Out: "Namespace \"new\" does not exist. If carol creates it, no initializer acts on it.\n"}},
+		"an existing namespace": {all, cmdtesting.Test{Args: []string{"shop"}, Out: existing}},
+		"its fields":            {all, cmdtesting.Test{Args: []string{"shop", leftOut}, Out: "ChangedLater ChangedLater SelectorMismatch NameTaken"}},
+		"an empty plan":         {[]runtime.Object{shop()[0], &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u"}}}, cmdtesting.Test{Args: []string{"shop"}, Out: "The plan of namespace \"shop\" is empty: no initializer acts on it.\n"}},
+		"never closed": {append(configurations(), adopted...), cmdtesting.Test{Args: []string{"shop"},
+			Out: "The plan of namespace \"shop\" is empty: it was not closed when it was created: it is older than nsinit, its creator is exempt, or nsinit was off.\n"}},
+		"not planned yet":        {append(configurations(), unplanned...), cmdtesting.Test{Args: []string{"shop", leftOut}, Out: "ChangedLater ChangedLater ConditionFalse ChangedLater SelectorMismatch NameTaken"}},
 		"exempt by name":         {all, cmdtesting.Test{Args: []string{"kube-system", "--creator=alice"}, Out: "nsinit ignores namespace \"kube-system\": ConfigMap nsinit-system/nsinit-exemptions exempts it: line 1 of namespaces, \"kube-system\".\n"}},
 		"exempt by user":         {all, cmdtesting.Test{Args: []string{"new", "--creator=operator"}, Out: "nsinit ignores namespace \"new\": ConfigMap nsinit-system/nsinit-exemptions exempts it: line 1 of users, \"operator\".\n"}},
 		"a generated name":       {append(configurations(), generated...), cmdtesting.Test{Args: []string{"tool-x", leftOut}, Out: "ChangedLater ChangedLater SelectorMismatch NameTaken"}},
