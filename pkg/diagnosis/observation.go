@@ -19,8 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/sdk/util/printable"
 )
 
@@ -126,15 +126,10 @@ type Deletion struct {
 
 // phase returns the namespace's place in its life.
 func (o Observation) phase() Phase {
-	switch namespace := o.Namespace.Object; {
-	case namespace == nil:
+	if o.Namespace.Object == nil {
 		return Gone
-	case namespace.DeletionTimestamp != nil:
-		return Terminating
-	case helper.IsClosed(namespace):
-		return Initializing
 	}
-	return Active
+	return Phase(utilnamespaces.Phase(o.Namespace.Object))
 }
 
 // since returns when the namespace was created or, if it is being deleted, when it was.

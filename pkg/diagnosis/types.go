@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 )
 
 const (
@@ -48,11 +50,11 @@ type Phase string
 
 const (
 	// Active namespaces are open.
-	Active Phase = "Active"
+	Active = Phase(v1alpha1.LifecycleActive)
 	// Initializing namespaces are closed to tenants.
-	Initializing Phase = "Initializing"
+	Initializing = Phase(v1alpha1.LifecycleInitializing)
 	// Terminating namespaces are being deleted.
-	Terminating Phase = "Terminating"
+	Terminating = Phase(v1alpha1.LifecycleTerminating)
 	// Gone namespaces do not exist any more, but objects of them do.
 	Gone Phase = "Gone"
 )

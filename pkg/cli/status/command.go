@@ -240,11 +240,7 @@ func (o *Options) cleansUp(lifecycle *v1alpha1.NamespaceLifecycle, name string) 
 
 // namespace shows a namespace without its lifecycle.
 func (o *Options) namespace(namespace *corev1.Namespace) {
-	phase := string(namespace.Status.Phase)
-	if helper.IsClosed(namespace) && namespace.DeletionTimestamp == nil {
-		phase = string(v1alpha1.LifecycleInitializing)
-	}
-	_, _ = fmt.Fprintf(o.Out, "Namespace %s: %s\n", namespace.Name, phase)
+	_, _ = fmt.Fprintf(o.Out, "Namespace %s: %s\n", namespace.Name, utilnamespaces.Phase(namespace))
 	o.conditions(utilnamespaces.Conditions(namespace))
 }
 

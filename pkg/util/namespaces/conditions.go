@@ -18,6 +18,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/sdk/util/printable"
 )
 
@@ -39,6 +40,17 @@ func SetCondition(conditions *[]corev1.NamespaceCondition, want corev1.Namespace
 	}
 	(*conditions)[i] = want
 	return true
+}
+
+// Phase returns the place of a namespace in its life. Status.Phase does not show that a namespace is closed.
+func Phase(namespace *corev1.Namespace) v1alpha1.LifecyclePhase {
+	switch {
+	case namespace.DeletionTimestamp != nil:
+		return v1alpha1.LifecycleTerminating
+	case helper.IsClosed(namespace):
+		return v1alpha1.LifecycleInitializing
+	}
+	return v1alpha1.LifecycleActive
 }
 
 // Conditions returns the conditions of a namespace in the usual type.

@@ -32,7 +32,7 @@ func (v *view) object(found state) *nsinit.AccessibleNamespace {
 	object := &nsinit.AccessibleNamespace{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name, UID: namespace.UID, ResourceVersion: text(found.version), Labels: namespace.Labels,
 			CreationTimestamp: namespace.CreationTimestamp, DeletionTimestamp: namespace.DeletionTimestamp},
-		Status: v1alpha1.AccessibleNamespaceStatus{Phase: phase(namespace), Conditions: utilnamespaces.Conditions(namespace)},
+		Status: v1alpha1.AccessibleNamespaceStatus{Phase: utilnamespaces.Phase(namespace), Conditions: utilnamespaces.Conditions(namespace)},
 	}
 	if creator := helper.Creator(namespace); creator == v.user.GetName() {
 		object.Status.Creator = creator
@@ -45,8 +45,8 @@ func (v *view) object(found state) *nsinit.AccessibleNamespace {
 
 // ready returns the condition Ready of a namespace in which nsinit has not set it.
 func ready(namespace *corev1.Namespace) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(phase(namespace)), LastTransitionTime: namespace.CreationTimestamp}
-	switch phase(namespace) {
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(utilnamespaces.Phase(namespace)), LastTransitionTime: namespace.CreationTimestamp}
+	switch utilnamespaces.Phase(namespace) {
 	case v1alpha1.LifecycleTerminating:
 		c.Message, c.LastTransitionTime = "the namespace is being deleted", *namespace.DeletionTimestamp
 	case v1alpha1.LifecycleInitializing:
@@ -55,16 +55,6 @@ func ready(namespace *corev1.Namespace) metav1.Condition {
 		c.Status, c.Message = metav1.ConditionTrue, "nsinit does not initialize the namespace"
 	}
 	return c
-}
-
-func phase(namespace *corev1.Namespace) v1alpha1.LifecyclePhase {
-	switch {
-	case namespace.DeletionTimestamp != nil:
-		return v1alpha1.LifecycleTerminating
-	case helper.IsClosed(namespace):
-		return v1alpha1.LifecycleInitializing
-	}
-	return v1alpha1.LifecycleActive
 }
 
 func newTable() *generic.Table[*nsinit.AccessibleNamespace] {

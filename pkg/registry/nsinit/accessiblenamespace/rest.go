@@ -22,6 +22,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
 // Resource is the name of the resource.
@@ -162,5 +163,5 @@ func selectionOf(options *internalversion.ListOptions) selection {
 func (s selection) has(seen state) bool {
 	n := seen.namespace
 	return n != nil && (!seen.hidden || s.hidden) && s.labels.Matches(labels.Set(n.Labels)) &&
-		s.fields.Matches(fields.Set{"metadata.name": n.Name, "status.phase": string(phase(n))})
+		s.fields.Matches(fields.Set{"metadata.name": n.Name, "status.phase": string(utilnamespaces.Phase(n))})
 }
