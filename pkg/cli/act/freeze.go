@@ -113,7 +113,7 @@ func (o *freezeOptions) Run(ctx context.Context) error {
 	case apierrors.IsNotFound(err):
 		return cmdutil.NoNamespace(o.Args[0])
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w; an administrator can grant this: kubectl create clusterrolebinding nsinit-freeze --clusterrole=nsinit:freeze --user=USER", err)
+		return fmt.Errorf("%w; an administrator can grant this: kubectl create clusterrolebinding nsinit-freeze-USER --clusterrole=nsinit:freeze --user=USER", err)
 	case err != nil:
 		return err
 	}

@@ -116,7 +116,7 @@ func TestFreeze(t *testing.T) {
 		"no user":           {command: act.NewFreezeCommand, test: cmdtesting.Test{Cluster: unknown(), Args: []string{"shop", "--reason=audit"}, Err: "cannot determine your user name: no rights"}},
 		"no namespace":      {command: act.NewUnfreezeCommand, test: cmdtesting.Test{Args: []string{"none"}, Err: `namespace "none" does not exist`}},
 		"may not": {command: act.NewFreezeCommand, test: cmdtesting.Test{Cluster: refusing(apierrors.NewForbidden(resource, "shop", errors.New("no"))), Args: []string{"shop", "--reason=audit"},
-			Err: "kubectl create clusterrolebinding nsinit-freeze --clusterrole=nsinit:freeze --user=USER"}},
+			Err: "kubectl create clusterrolebinding nsinit-freeze-USER --clusterrole=nsinit:freeze --user=USER"}},
 		"refused": {command: act.NewFreezeCommand, test: cmdtesting.Test{Cluster: refusing(errors.New("too long")), Args: []string{"shop", "--reason=audit"}, Err: "too long"}},
 	} {
 		t.Run(name, func(t *testing.T) {
