@@ -29,7 +29,14 @@ const (
 	refusedByPolicy
 	// notAllowed: the user may not delete the object. Others may.
 	notAllowed
+	// unanswered: the time ended before the server answered.
+	unanswered
 )
+
+// showsNothing reports whether it is not known what refuses a deletion, or whether anything does.
+func (k refusalKind) showsNothing() bool {
+	return k == webhookWithoutDryRun || k == notAllowed || k == unanswered
+}
 
 // refusal is why a deletion did not succeed.
 type refusal struct {
@@ -43,6 +50,10 @@ type refusal struct {
 // of k8s.io/apiserver's webhook and policy plugins.
 func parseRefusal(err error) refusal {
 	r := refusal{message: err.Error()}
+	if isUnanswered(err) {
+		r.kind = unanswered
+		return r
+	}
 	for _, form := range []struct {
 		kind    refusalKind
 		pattern string
@@ -147,7 +158,7 @@ func failedDeletions(o Observation) []Finding {
 // protection reports that a deletion of the namespace itself would be refused. Most users may not
 // delete namespaces, which is no finding.
 func protection(o Observation) []Finding {
-	if o.DeletionErr == nil || parseRefusal(o.DeletionErr).kind == notAllowed {
+	if o.DeletionErr == nil || parseRefusal(o.DeletionErr).kind.showsNothing() {
 		return nil
 	}
 	state := Healthy

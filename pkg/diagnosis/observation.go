@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -222,10 +223,15 @@ func (o Observation) unexamined() (texts []string, passing []error) {
 			texts = append(texts, fmt.Sprintf("whether all %s can be deleted: only %d deletions of a resource are tried", listing.name(), triesEach))
 		}
 	}
-	texts = append(append(texts, o.untried(o.Deletions, "deleted")...), o.untried(o.Updates, "updated")...)
+	for _, r := range refusals(o.Deletions) {
+		o.untried(r.refusal, listed(r.objects)+" can be deleted", &texts, &passing)
+	}
+	for _, r := range refusals(o.Updates) {
+		o.untried(r.refusal, listed(r.objects)+" can be updated", &texts, &passing)
+	}
 	note("nodes of pods", o.Pods.Err, true)
-	if o.hypothetical && o.DeletionErr != nil && parseRefusal(o.DeletionErr).kind == notAllowed {
-		texts = append(texts, fmt.Sprintf("whether the namespace can be deleted: %v", o.DeletionErr))
+	if o.DeletionErr != nil && (o.hypothetical || isUnanswered(o.DeletionErr)) {
+		o.untried(parseRefusal(o.DeletionErr), "the namespace can be deleted", &texts, &passing)
 	}
 	if o.waits() || o.phase() == Gone {
 		note("NamespaceLifecycle", o.Lifecycle.Err, o.waits() && o.lifecycle() == lifecycleForbidden)
@@ -235,23 +241,28 @@ func (o Observation) unexamined() (texts []string, passing []error) {
 	return texts, passing
 }
 
-// untried returns which dry runs show nothing, with the reason.
-func (o Observation) untried(tried []Deletion, action string) (texts []string) {
-	for _, r := range refusals(tried) {
-		if r.kind == webhookWithoutDryRun {
-			_, w := o.webhook(r.name)
-			if webhooks, ok := printable.Words(w["WEBHOOKS"]); ok {
-				r.message += "; see kubectl get " + webhooks + " --output yaml"
-			}
-		}
-		if r.kind == webhookWithoutDryRun || r.kind == notAllowed {
-			texts = append(texts, fmt.Sprintf("whether %s can be %s: %s", listed(r.objects), action, r.message))
+// untried adds what a dry run does not show, with the reason.
+func (o Observation) untried(r refusal, what string, texts *[]string, passing *[]error) {
+	if !r.kind.showsNothing() {
+		return
+	}
+	if r.kind == webhookWithoutDryRun {
+		_, w := o.webhook(r.name)
+		if webhooks, ok := printable.Words(w["WEBHOOKS"]); ok {
+			r.message += "; see kubectl get " + webhooks + " --output yaml"
 		}
 	}
-	return texts
+	text := fmt.Sprintf("whether %s: %s", what, r.message)
+	if *texts = append(*texts, text); r.kind == unanswered {
+		*passing = append(*passing, errors.New(text))
+	}
 }
 
 // isUnexamined reports whether an error does not concern the server: a permission is missing, or the time is over.
-func isUnexamined(err error) bool {
-	return apierrors.IsForbidden(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+func isUnexamined(err error) bool { return apierrors.IsForbidden(err) || isUnanswered(err) }
+
+// isUnanswered reports whether the time ended before the server answered, or was too short to send the request.
+func isUnanswered(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		err != nil && strings.Contains(err.Error(), "client rate limiter Wait returned an error")
 }

@@ -155,6 +155,12 @@ func TestObserve(t *testing.T) {
 		"protected":         {world{namespace: terminating(closed, open), refuses: refuseOnly("delete", "namespaces", forbidden("protected"))}, []string{"Healthy DeletionProtected"}, nil},
 		"failed and protected": {world{namespace: terminating(closed), apis: api, core: leases, lifecycles: []runtime.Object{lifecycle(failed)}, refuses: refuseOnly("delete", "namespaces", forbidden("protected"))},
 			[]string{"Stuck InitializationFailed", "Stuck DeletionProtected"}, nil},
+		"failed, and the deletion has no answer": {world{namespace: terminating(closed), apis: api, core: leases, lifecycles: []runtime.Object{lifecycle(failed)}, refuses: refuseOnly("delete", "namespaces", context.DeadlineExceeded)},
+			[]string{"Stuck InitializationFailed", "NotExamined whether the namespace can be deleted"}, nil},
+		"failed, and a webhook without dry run": {world{namespace: terminating(closed), apis: api, core: leases, lifecycles: []runtime.Object{lifecycle(failed)}, refuses: refuseOnly("delete", "namespaces", apierrors.NewBadRequest(`admission webhook "keep.example.com" does not support dry run`))},
+			[]string{"Stuck InitializationFailed"}, nil},
+		"deletions without an answer": {world{namespace: terminating(young), core: leases, content: []runtime.Object{object("ConfigMap", "a"), object("ConfigMap", "b")}, refuses: refuseOnly("delete", "configmaps", context.DeadlineExceeded)},
+			[]string{"Waiting NamespaceControllerAtWork", "NotExamined whether configmaps/a, configmaps/b can be deleted"}, nil},
 		"a tenant": {world{namespace: terminating(closed, conditions(is(v1alpha1.ConditionInitializing, "waiting for b"))), apis: api, refuses: refuseOnly("get", "namespacelifecycles", forbidden("no"))},
 			[]string{"Waiting InitializerPending", "NotExamined NamespaceLifecycle"}, nil},
 		"a user who may read nothing": {world{namespace: terminating(), content: []runtime.Object{object("Pod", "p", deleted(5*time.Minute))}, refuses: func(verb, resource, name string) error {
