@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,7 +143,7 @@ func (o *Options) off(ctx context.Context) error {
 	// policy of the cluster may refuse every namespace that it tries to create.
 	var unverified error
 	if !o.DryRun {
-		unverified = o.verify(ctx)
+		unverified = o.verify(ctx, self)
 	}
 	return errors.Join(unverified, o.open(ctx, available))
 }
@@ -219,13 +220,23 @@ func (o *Options) open(ctx context.Context, available bool) error {
 	return errors.Join(errs...)
 }
 
-// verify waits until a new namespace is not closed.
-func (o *Options) verify(ctx context.Context) error {
+// verify waits until a new namespace of the user is not closed. If the list of exemptions exempts the user, this shows nothing.
+func (o *Options) verify(ctx context.Context, self authenticationv1.UserInfo) error {
 	deadline := o.Clients.Clock.Now().Add(offLimit)
 	for {
 		namespace, err := o.Clients.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nsinit-off-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil && !helper.IsClosed(namespace) {
-			_, _ = fmt.Fprintln(o.ErrOut, "New namespaces are not closed any more. To close them again, run kubectl nsinit on.")
+			result := "New namespaces are not closed any more."
+			list, err := o.Clients.Exemptions(ctx)
+			if err == nil {
+				if exemption := list.Exempt(installation.Creation{Name: namespace.Name, GenerateName: namespace.GenerateName, Creator: self.Username, Groups: self.Groups}); exemption != nil {
+					err = fmt.Errorf("user %q is exempt by %s: %s", self.Username, list.Source, exemption)
+				}
+			}
+			if err != nil && !apierrors.IsNotFound(err) {
+				result = fmt.Sprintf("It is not verified that new namespaces are not closed any more (%v). To verify it, run kubectl nsinit off again as a user who is not exempt.", err)
+			}
+			_, _ = fmt.Fprintln(o.ErrOut, result, "To close them again, run kubectl nsinit on.")
 			return nil
 		}
 		if !o.Clients.Clock.Now().Before(deadline) {
