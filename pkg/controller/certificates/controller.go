@@ -94,7 +94,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	workers.Run(ctx, queue, 1, func(ctx context.Context, key string) error {
 		again, err := c.step(ctx)
 		if err == nil {
-			queue.AddAfter(key, min(again.Sub(c.Clock.Now()), resync))
+			queue.AddAfter(key, min(max(again.Sub(c.Clock.Now()), minRetryDelay), resync)) // an action without effect is repeated
 		}
 		return err
 	})

@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/component-base/metrics"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -188,6 +190,40 @@ func TestConflict(t *testing.T) {
 	if left := parse(h.bundle()); len(left) != 1 || !left[0].Equal(first(t, h.get("ca").Data[keyCA])) {
 		t.Errorf("%d CAs are trusted", len(left))
 	}
+}
+
+// TestClockCorrected: after the clock of the node was ahead, the controller replaces what is not valid yet.
+func TestClockCorrected(t *testing.T) {
+	h := setUp(t)
+	now := h.clock.Now()
+	h.clock.SetTime(now.Add(time.Hour))
+	h.settles()
+	h.clock.SetTime(now)
+	h.settles()
+	h.holds()
+}
+
+// TestBounded: an action without effect is not repeated without a delay.
+func TestBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := setUp(t)
+		h.Clock = clock.RealClock{}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		writes := 0
+		h.core.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if writes++; writes == 100 {
+				cancel()
+			}
+			return true, nil, nil
+		})
+		if err := h.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if writes < 2 || writes > 11 {
+			t.Errorf("%d writes in 10 s", writes)
+		}
+	})
 }
 
 func first(t *testing.T, data []byte) *x509.Certificate {

@@ -47,7 +47,8 @@ const (
 // The order keeps the server reachable. A CA is trusted before it signs the serving certificate, and
 // until that certificate is replaced.
 func next(s state, names []string, now time.Time) (action, time.Time) {
-	if s.ca == nil || !now.Before(renewal(s.ca.certificate)) || !slices.ContainsFunc(s.trusted, s.ca.certificate.Equal) {
+	// A CA of the future remains if the clock of the node was ahead. It cannot verify a certificate yet.
+	if s.ca == nil || now.Before(s.ca.certificate.NotBefore) || !now.Before(renewal(s.ca.certificate)) || !slices.ContainsFunc(s.trusted, s.ca.certificate.Equal) {
 		return makeCA, now
 	}
 	if !equal(s.published, s.trusted) {

@@ -143,6 +143,10 @@ func TestNext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	future, err := newCA(now.Add(time.Hour), caValidity)
+	if err != nil {
+		t.Fatal(err)
+	}
 	by := func(ca *keyPair, names []string, made time.Time) *keyPair {
 		t.Helper()
 		pair, err := newServing(ca, names, made, servingValidity)
@@ -167,6 +171,8 @@ func TestNext(t *testing.T) {
 		"nothing to do":              {state{current, list(current), list(current), published, good}, rest},
 		"a CA that gets old":         {state{old, list(old), list(old), published, by(old, names, now.Add(-time.Hour))}, makeCA},
 		"one that is not trusted":    {state{current, list(old), list(old), published, good}, makeCA},
+		"one of the future":          {state{future, list(future), list(future), published, by(future, names, now)}, makeCA},
+		"a former of the future":     {state{current, list(current, future), list(current, future), published, by(future, names, now.Add(time.Hour))}, issue},
 		"not published":              {state{current, list(current), nil, published, good}, publish},
 		"something else published":   {state{current, list(current), list(current, old), published, good}, publish},
 		"no certificate":             {state{current, list(current), list(current), published, nil}, issue},
