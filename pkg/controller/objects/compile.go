@@ -40,6 +40,9 @@ const (
 	probe = prefix + "probe"
 )
 
+// maxList is the size of a list in an expression, in bytes. kube-apiserver compiles expressions of at most 100,000 characters.
+const maxList = 90_000
+
 // selectedPrefix begins the names of the variables that say whether an initializer selects an object. Its number follows.
 const selectedPrefix = "selected"
 
@@ -117,12 +120,20 @@ func complete(template *admissionregistrationv1.MutatingAdmissionPolicy, resourc
 	exemptions *installation.ExemptionList, own string,
 ) (stamp, others *admissionregistrationv1.MutatingAdmissionPolicy) {
 	system := []string{metav1.NamespaceSystem, own}
-	notExempt := []admissionregistrationv1.MatchCondition{{Name: "not-exempt", Expression: fmt.Sprintf(
-		`!(%s.exists(prefix, request.namespace.startsWith(prefix)) || request.userInfo.username in %s || request.userInfo.?groups.orValue([]).exists(group, group in %s))`,
-		list(exemptions.Values(installation.KeyNamePrefixes)), list(exemptions.Values(installation.KeyUsers)), list(exemptions.Values(installation.KeyGroups)))}}
-	for some := range slices.Chunk(append(system, exemptions.Values(installation.KeyNamespaces)...), 1000) { // an expression has at most 100,000 characters
-		notExempt = append(notExempt, admissionregistrationv1.MatchCondition{
-			Name: fmt.Sprintf("not-exempt-namespace-%d", len(notExempt)), Expression: fmt.Sprintf("!(request.namespace in %s)", list(some))})
+	var notExempt []admissionregistrationv1.MatchCondition
+	for _, exempt := range []struct {
+		values []string
+		is     string
+	}{
+		{append(system, exemptions.Values(installation.KeyNamespaces)...), "request.namespace in %s"},
+		{exemptions.Values(installation.KeyNamePrefixes), "%s.exists(prefix, request.namespace.startsWith(prefix))"},
+		{exemptions.Values(installation.KeyUsers), "request.userInfo.username in %s"},
+		{exemptions.Values(installation.KeyGroups), "request.userInfo.?groups.orValue([]).exists(group, group in %s)"},
+	} {
+		for _, some := range lists(exempt.values) {
+			notExempt = append(notExempt, admissionregistrationv1.MatchCondition{
+				Name: fmt.Sprintf("not-exempt-%d", len(notExempt)), Expression: fmt.Sprintf("!("+exempt.is+")", some)})
+		}
 	}
 	stamp, others = template.DeepCopy(), template.DeepCopy()
 	stamp.Spec.MatchConditions, stamp.Spec.Variables = notExempt, variables()
@@ -270,7 +281,24 @@ func culprit(err error, policy *admissionregistrationv1.MutatingAdmissionPolicy,
 	return nil
 }
 
-// list returns a list of texts in CEL. An empty list of texts has a type that an empty list does not have.
+// lists returns lists in CEL that have all values together. Each is short enough for an expression.
+func lists(values []string) (all []string) {
+	var some []string
+	size := 0
+	for _, value := range slices.Sorted(slices.Values(values)) {
+		length := len(strconv.Quote(value)) + len(", ")
+		if size > 0 && size+length > maxList {
+			all, some, size = append(all, list(some)), nil, 0
+		}
+		some, size = append(some, value), size+length
+	}
+	if size > 0 {
+		all = append(all, list(some))
+	}
+	return all
+}
+
+// list returns a list of texts in CEL.
 func list(values []string) string {
 	quoted := make([]string, 0, len(values))
 	for _, value := range slices.Sorted(slices.Values(values)) {

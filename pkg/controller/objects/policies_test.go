@@ -29,6 +29,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
@@ -68,6 +69,7 @@ type request struct {
 	subresource string
 	namespace   *corev1.Namespace
 	user        string
+	groups      []string
 	rights      rights
 	dryRun      bool
 }
@@ -89,7 +91,7 @@ func (r *request) attributes(t *testing.T) *admission.VersionedAttributes {
 		versionedOld = admission.NewLazyObject(nil)
 	}
 	name := r.object.(metav1.Object).GetName()
-	attributes := admission.NewAttributesRecord(r.object, r.old, gvk, r.namespace.Name, name, resource, r.subresource, operation, &metav1.CreateOptions{}, r.dryRun, &user.DefaultInfo{Name: r.user})
+	attributes := admission.NewAttributesRecord(r.object, r.old, gvk, r.namespace.Name, name, resource, r.subresource, operation, &metav1.CreateOptions{}, r.dryRun, &user.DefaultInfo{Name: r.user, Groups: r.groups})
 	return &admission.VersionedAttributes{Attributes: attributes, VersionedKind: gvk, VersionedObject: admission.NewLazyObject(r.object), VersionedOldObject: versionedOld}
 }
 
@@ -571,21 +573,44 @@ func TestCommon(t *testing.T) {
 	}
 }
 
-// TestManyExempt: kube-apiserver compiles the conditions for as many exempt namespaces as a ConfigMap can name.
+// TestManyExempt: kube-apiserver compiles the conditions for as many entries as a ConfigMap can have.
 func TestManyExempt(t *testing.T) {
-	var names []string
-	for n := range 15_000 {
-		names = append(names, fmt.Sprintf("%s-%05d", strings.Repeat("x", 57), n))
-	}
-	exempt := exemptionsOf(map[string]string{"namespaces": strings.Join(names, "\n")})
-	policy, _ := policiesFor(t, "pods", []*v1alpha1.InitializerConfiguration{configurationOf("c", initializerOf("a.example.com", "pods"))}, exempt)
-	if conditions := len(policy.Spec.MatchConditions); conditions > 64 {
-		t.Errorf("%d conditions", conditions)
-	}
-	for _, name := range []string{names[0], names[len(names)-1]} {
-		if got := mutate(t, policy, request{object: podOf(), namespace: namespaceOf(name, nil, nil), user: "alice"}).(*corev1.Pod); len(got.Spec.SchedulingGates) > 0 {
-			t.Errorf("a pod in %s waits", name)
-		}
+	for key, test := range map[string]struct {
+		prefix  string
+		count   int
+		request func(name string) request
+	}{
+		installation.KeyNamespaces: {strings.Repeat("x", 57), 15_000, func(name string) request {
+			return request{namespace: namespaceOf(name, nil, nil), user: "alice"}
+		}},
+		installation.KeyNamePrefixes: {strings.Repeat("x", 57), 15_000, func(name string) request {
+			return request{namespace: namespaceOf(name+"-a", nil, nil), user: "alice"}
+		}},
+		installation.KeyUsers: {serviceaccount.MakeUsername(strings.Repeat("n", 63), strings.Repeat("x", 247)), 3000, func(name string) request {
+			return request{namespace: namespaceOf("n", nil, nil), user: name}
+		}},
+		installation.KeyGroups: {serviceaccount.MakeNamespaceGroupName(strings.Repeat("x", 57)), 10_000, func(name string) request {
+			return request{namespace: namespaceOf("n", nil, nil), user: "alice", groups: []string{"another", name}}
+		}},
+	} {
+		t.Run(key, func(t *testing.T) {
+			var names []string
+			for n := range test.count {
+				names = append(names, fmt.Sprintf("%s-%05d", test.prefix, n))
+			}
+			exempt := exemptionsOf(map[string]string{key: strings.Join(names, "\n")})
+			policy, _ := policiesFor(t, "pods", []*v1alpha1.InitializerConfiguration{configurationOf("c", initializerOf("a.example.com", "pods"))}, exempt)
+			if conditions := len(policy.Spec.MatchConditions); conditions > 64 {
+				t.Errorf("%d conditions", conditions)
+			}
+			for _, name := range []string{names[0], names[test.count/2], names[test.count-1], "another"} {
+				r := test.request(name)
+				r.object = podOf()
+				if got := mutate(t, policy, r).(*corev1.Pod); (len(got.Spec.SchedulingGates) > 0) != (name == "another") {
+					t.Errorf("%s: the pod has %d gates", name, len(got.Spec.SchedulingGates))
+				}
+			}
+		})
 	}
 }
 

@@ -59,7 +59,7 @@ func realBugs() []Bug {
 			Found: "an attack", Fix: "f4359fae", Package: "./pkg/population/controller", Test: "^TestReportReadiness$"},
 		{Name: "failed-probe-forgotten", Description: "after a failed write of their probe, the policies for pods and Jobs never come into force",
 			Found: "unknown", Fix: "052bd18e", Package: "./pkg/controller/objects", Test: "^TestHold$"},
-		{Name: "exemptions-in-one-condition", Description: "a long list of exempt namespaces makes a policy for pods and Jobs that does not compile",
+		{Name: "exemptions-in-one-condition", Description: "a long list of exemptions makes a policy for pods and Jobs that does not compile",
 			Found: "a review", Fix: "327787c2", Package: "./pkg/controller/objects", Test: "^TestManyExempt$"},
 		{Name: "late-end-of-former-turn", Description: "the late end of a turn in a former namespace ends the turn in the next one of its name",
 			Found: "a review", Fix: "b18e6b80", Package: "./sdk/initializer", Test: "^TestOver$"},
