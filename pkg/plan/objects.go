@@ -9,6 +9,7 @@ package plan
 import (
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nsinit/nsinit/pkg/expressions"
@@ -22,6 +23,9 @@ const (
 	maxSelectionCost  = 1_000_000
 	maxSelectionsCost = 5_000_000
 	maxSelectionsSize = 512 << 10
+	// maxSelectorSize is the size of one selector, whose requirements are one expression: kube-apiserver compiles at most 100,000 characters,
+	// and a policy contains the key of a requirement twice.
+	maxSelectorSize = 60_000
 	// overhead is the size of what a policy has around a condition, or around a requirement of a selector.
 	overhead = 200
 )
@@ -40,6 +44,10 @@ func ValidateObjects(written, former, others []v1alpha1.Initializer, cost func(e
 		if single := after.add(&written[i], cost); single >= maxSelectionCost && single > before.largest {
 			errs = append(errs, field.Invalid(path.Index(i).Child("matchConditions"), written[i].Name,
 				fmt.Sprintf("their estimated cost is %d, and must be below %d: remove or simplify conditions", single, maxSelectionCost)))
+		}
+		if size := sizeOf(written[i].NamespaceSelector); size > max(before.selector, maxSelectorSize) {
+			errs = append(errs, field.Invalid(path.Index(i).Child("namespaceSelector"), written[i].Name,
+				fmt.Sprintf("its size in bytes is %d, and may be %d: remove values, or give the namespaces a label in common, and select this label", size, maxSelectorSize)))
 		}
 	}
 	for i := range others {
@@ -62,8 +70,8 @@ func ValidateObjects(written, former, others []v1alpha1.Initializer, cost func(e
 	return errs
 }
 
-// weighed is what some initializers cost.
-type weighed struct{ count, cost, size, largest uint64 }
+// weighed is what some initializers cost. The last two are the largest cost of one initializer, and the largest size of one selector.
+type weighed struct{ count, cost, size, largest, selector uint64 }
 
 // add returns the cost of one initializer.
 func (w *weighed) add(initializer *v1alpha1.Initializer, cost func(expression string) (uint64, error)) (single uint64) {
@@ -75,17 +83,25 @@ func (w *weighed) add(initializer *v1alpha1.Initializer, cost func(expression st
 		single += estimate
 		w.size += uint64(len(condition.Expression) + overhead)
 	}
-	if selector := initializer.NamespaceSelector; selector != nil {
-		for key, value := range selector.MatchLabels {
-			w.size += uint64(len(key) + len(value) + overhead)
-		}
-		for _, requirement := range selector.MatchExpressions {
-			w.size += uint64(len(requirement.Key) + overhead)
-			for _, value := range requirement.Values {
-				w.size += uint64(len(value) + len(`"", `))
-			}
+	selector := sizeOf(initializer.NamespaceSelector)
+	w.count, w.cost, w.size = w.count+1, w.cost+single, w.size+selector
+	w.largest, w.selector = max(w.largest, single), max(w.selector, selector)
+	return single
+}
+
+// sizeOf returns the size of a selector in a policy.
+func sizeOf(selector *metav1.LabelSelector) (size uint64) {
+	if selector == nil {
+		return 0
+	}
+	for key, value := range selector.MatchLabels {
+		size += uint64(len(key) + len(value) + overhead)
+	}
+	for _, requirement := range selector.MatchExpressions {
+		size += uint64(len(requirement.Key) + overhead)
+		for _, value := range requirement.Values {
+			size += uint64(len(value) + len(`"", `))
 		}
 	}
-	w.count, w.cost, w.largest = w.count+1, w.cost+single, max(w.largest, single)
-	return single
+	return size
 }

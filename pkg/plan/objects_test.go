@@ -8,6 +8,7 @@ package plan
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,12 +36,14 @@ func TestValidateObjects(t *testing.T) {
 		}
 		return all
 	}
-	values := make([]string, 9000)
-	for i := range values {
-		values[i] = strings.Repeat("v", 60)
+	selecting := func(count, size int) []v1alpha1.Initializer {
+		all := of(count)
+		for i := range all {
+			all[i].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}, MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: slices.Repeat([]string{strings.Repeat("v", 60)}, size)}}}
+		}
+		return all
 	}
-	selecting := of(1)
-	selecting[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: values}}}
 	for name, test := range map[string]struct {
 		written, former, others []v1alpha1.Initializer
 		field                   string
@@ -55,7 +58,10 @@ func TestValidateObjects(t *testing.T) {
 		"as before":               {of(1, "refused"), of(1, "refused"), nil, ""},
 		"costly together":         {of(1, "600000"), nil, of(8, "600000"), "initializers"},
 		"the limit together":      {of(1, "200000"), nil, of(8, "600000"), ""},
-		"a long selector":         {selecting, nil, nil, "initializers"},
+		"long selectors":          {selecting(10, 900), nil, nil, "initializers"},
+		"a long selector":         {selecting(1, 900), nil, nil, ""},
+		"too long a selector":     {selecting(1, 1000), nil, nil, "initializers[0].namespaceSelector"},
+		"a shorter selector":      {selecting(1, 1000), selecting(1, 1001), nil, ""},
 		"long":                    {of(1, strings.Repeat(" ", 16<<10)+"1"), nil, of(32, strings.Repeat(" ", 16<<10)+"1"), "initializers"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -43,6 +43,7 @@ import (
 	"github.com/nsinit/nsinit/artifacts"
 	"github.com/nsinit/nsinit/pkg/expressions"
 	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/pkg/plan"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1/helper"
 )
@@ -611,6 +612,26 @@ func TestManyExempt(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLongSelector: kube-apiserver compiles the longest selector that nsinit-apiserver accepts.
+func TestLongSelector(t *testing.T) {
+	initializer, labels := initializerOf("a.example.com", "pods"), map[string]string{}
+	accepted := func() bool { return len(plan.ValidateObjects([]v1alpha1.Initializer{initializer}, nil, nil, nil)) == 0 }
+	initializer.NamespaceSelector = &metav1.LabelSelector{MatchLabels: labels}
+	key := ""
+	for n := 0; accepted(); n++ {
+		key = fmt.Sprintf("%s/%s-%04d", strings.Repeat("d", 253), strings.Repeat("n", 58), n)
+		labels[key] = "v"
+	}
+	delete(labels, key)
+	if !accepted() || len(labels) < 100 {
+		t.Errorf("%d labels", len(labels))
+	}
+	policy, _ := policiesFor(t, "pods", []*v1alpha1.InitializerConfiguration{configurationOf("c", initializer)}, exemptionsOf(nil))
+	if got := mutate(t, policy, request{object: podOf(), namespace: namespaceOf("n", labels, nil), user: "alice"}).(*corev1.Pod); len(got.Spec.SchedulingGates) != 1 {
+		t.Error("the pod does not wait")
 	}
 }
 
