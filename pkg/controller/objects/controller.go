@@ -151,13 +151,11 @@ func (c *Controller) run(ctx context.Context, guard types.UID) error {
 		s.stores["jobs"] = metadatainformer.NewFilteredMetadataInformer(c.Metadata, resourceOf("jobs"), metav1.NamespaceAll, period, cache.Indexers{}, onlyWaiting).Informer()
 	}
 	defer s.queue.ShutDown()
-	synced := []cache.InformerSynced{c.Exemptions.HasSynced}
 	watch := func(informer cache.SharedIndexInformer, changed func(old, object any)) error {
-		registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(object any) { changed(nil, object) }, UpdateFunc: changed, DeleteFunc: func(object any) { changed(nil, object) },
 		})
 		if err == nil {
-			synced = append(synced, registration.HasSynced)
 			go informer.RunWithContext(ctx)
 		}
 		return err
@@ -176,7 +174,8 @@ func (c *Controller) run(ctx context.Context, guard types.UID) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	cache.WaitForCacheSync(ctx.Done(), synced...)
+	// The policies do not need the objects that wait, which cannot be listed if the rights of the component do not exist.
+	cache.WaitForCacheSync(ctx.Done(), c.Exemptions.HasSynced, configurations.Informer().HasSynced)
 	s.queue.Add(keyPolicies)
 	workers.Run(ctx, s.queue, workerCount, s.reconcile)
 	return nil
@@ -224,10 +223,14 @@ func (s *session) enqueue(resource string, old, object any) {
 	}
 }
 
-// waiting returns the pending initializers of each object that waits, by the key of the object.
+// waiting returns the pending initializers of each object that waits, by the key of the object. It returns nil while these objects are not
+// known.
 func (s *session) waiting() map[string][]string {
 	all := map[string][]string{}
 	for resource, informer := range s.stores {
+		if !informer.HasSynced() {
+			return nil
+		}
 		for _, object := range informer.GetStore().List() {
 			if accessor, ok := object.(metav1.Object); ok && len(helper.PendingOfObject(accessor)) > 0 {
 				all[resource+"/"+cache.MetaObjectToName(accessor).String()] = helper.PendingOfObject(accessor)

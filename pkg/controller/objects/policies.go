@@ -295,7 +295,10 @@ func (s *session) writeStatus(ctx context.Context, c *v1alpha1.InitializerConfig
 		message += "; the entries of " + strings.Join(shadowed, ", ") + " have no effect, because another configuration, whose name is less, has entries with these names"
 	}
 	setInForce(updated, reason, message, now)
-	updated.Status.ObservedGeneration, updated.Status.PendingObjects = c.Generation, 0
+	updated.Status.ObservedGeneration = c.Generation
+	if waiting != nil {
+		updated.Status.PendingObjects = 0
+	}
 	for _, pending := range waiting {
 		if slices.ContainsFunc(pending, func(name string) bool { return slices.Contains(names, name) }) {
 			updated.Status.PendingObjects++
