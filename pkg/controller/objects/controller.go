@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +48,8 @@ const (
 	period = 10 * time.Second
 	// verifyPeriod is the time between two dry runs until kube-apiserver evaluates new policies.
 	verifyPeriod = 200 * time.Millisecond
+	// retryRejected is the time until kube-apiserver gets a configuration again that it did not compile. It can be upgraded meanwhile.
+	retryRejected = 5 * time.Minute
 	// settleDelay combines the changes of many objects into one count.
 	settleDelay = time.Second
 
@@ -121,10 +124,10 @@ type session struct {
 	stores map[string]cache.SharedIndexInformer
 	// applied are the policies that this session wrote. Only one worker uses this and what follows at a time.
 	applied applied
-	// rejected is why kube-apiserver does not compile versions of configurations.
-	rejected map[string]string
 	// delay is the time until the next dry run, while kube-apiserver does not evaluate the policies.
 	delay time.Duration
+	// rejected has the rejections of versions of configurations. All workers read it.
+	rejected sync.Map
 }
 
 // resourceOf returns one of v1alpha1.HeldResources with its group and version.
@@ -144,7 +147,6 @@ func (c *Controller) run(ctx context.Context, guard types.UID) error {
 		queue:          workers.NewQueue(Name, c.Clock, minRetryDelay, maxRetryDelay),
 		configurations: configurations.Lister(),
 		stores:         map[string]cache.SharedIndexInformer{},
-		rejected:       map[string]string{},
 	}
 	if guard != "" {
 		s.stores["pods"] = informers.NewSharedInformerFactoryWithOptions(c.Core, period, informers.WithTweakListOptions(onlyWaiting)).Core().V1().Pods().Informer()
@@ -255,7 +257,7 @@ func (s *session) reconcile(ctx context.Context, key string) error {
 	if err != nil || !exists || !ok {
 		return err
 	}
-	step, names, left := next(object, byName(configurations), s.Clock.Now())
+	step, names, left := next(object, s.registered(configurations), s.Clock.Now())
 	if step == release { // the cache can be old, and a storage that was lost must release nothing: the server then refuses lists
 		live, err := s.Nsinit.NsinitV1alpha1().InitializerConfigurations().List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -265,7 +267,7 @@ func (s *session) reconcile(ctx context.Context, key string) error {
 		for i := range live.Items {
 			configurations = append(configurations, &live.Items[i])
 		}
-		step, names, left = next(object, byName(configurations), s.Clock.Now())
+		step, names, left = next(object, s.registered(configurations), s.Clock.Now())
 	}
 	if left > 0 {
 		s.queue.AddAfter(key, left)

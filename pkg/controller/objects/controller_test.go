@@ -37,15 +37,17 @@ type clients struct {
 	core     *fake.Clientset
 	nsinit   *nsinitfake.Clientset
 	metadata *metadatafake.FakeMetadataClient
+	registry *registry
 }
 
 func newClients(configurations ...runtime.Object) *clients {
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsGuard}}
 	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	r := newRegistry()
 	return &clients{
 		fake.NewClientset(binding, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: installation.Exemptions}},
 			&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: installation.ObjectsGuard, UID: "guard"}}),
-		nsinitfake.NewClientset(configurations...), newRegistry().client(),
+		nsinitfake.NewClientset(configurations...), r.client(), r,
 	}
 }
 

@@ -127,7 +127,7 @@ func TestHold(t *testing.T) {
 	ended := false
 	s := &session{
 		Controller: New(Dependencies{Core: client, Nsinit: status, Metadata: r.client(), Clock: clock, Namespace: own}), guard: "guard", end: func() { ended = true },
-		queue: workers.NewQueue("test", clock, time.Second, time.Second), stores: map[string]cache.SharedIndexInformer{}, rejected: map[string]string{},
+		queue: workers.NewQueue("test", clock, time.Second, time.Second), stores: map[string]cache.SharedIndexInformer{},
 	}
 	defer s.queue.ShutDown()
 	// reconcile returns the conditions, and which policies were written.
@@ -296,7 +296,8 @@ func TestHold(t *testing.T) {
 	if err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), installation.ObjectsGuard, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.guard, s.rejected, ended = "", nil, false
+	s.rejected.Clear()
+	s.guard, ended = "", false
 	if conditions, writes := reconcile(); !slices.Equal(conditions, slices.Repeat([]string{"False NotInstalled"}, 3)) || len(writes) > 0 || ended {
 		t.Errorf("not installed: %q after the writes %q", conditions, writes)
 	}

@@ -98,11 +98,11 @@ func (s *session) reconcilePolicies(ctx context.Context, configurations []*v1alp
 	default:
 		s.delay = 0
 	}
-	effective, waiting, errs := byName(configurations), s.waiting(), []error{err}
+	effective, waiting, errs := s.registered(configurations), s.waiting(), []error{err}
 	for _, c := range configurations {
 		reason, message := reason, message
-		if why := s.rejected[versionOf(c)]; why != "" {
-			reason, message = reasonRejected, why
+		if rejected, ok := s.rejectionOf(c); ok {
+			reason, message = reasonRejected, rejected.why
 		}
 		errs = append(errs, s.writeStatus(ctx, c, reason, message, effective, waiting))
 	}
@@ -120,7 +120,8 @@ func (s *session) hold(ctx context.Context, configurations []*v1alpha1.Initializ
 		_, err := s.read(ctx) // the component may have been removed
 		return errors.Join(err, fmt.Errorf("the ConfigMap %s/%s does not exist: apply the manifests or the chart of nsinit again", s.Namespace, installation.Exemptions))
 	}
-	accepted := slices.DeleteFunc(slices.Clone(configurations), func(c *v1alpha1.InitializerConfiguration) bool { return s.rejected[versionOf(c)] != "" })
+	s.retry(ctx, configurations, exempt)
+	accepted, _ := s.divide(configurations)
 	all, version, err := compile(accepted, exempt, s.Namespace)
 	if err != nil {
 		return err
@@ -162,7 +163,7 @@ func (s *session) hold(ctx context.Context, configurations []*v1alpha1.Initializ
 	for _, one := range all {
 		if err := s.write(ctx, one, next.written); err != nil {
 			if c := culprit(err, one.Policy, accepted); c != nil {
-				s.rejected[versionOf(c)] = err.Error()
+				s.rejected.Store(versionOf(c), rejection{err.Error(), s.Clock.Now()})
 				return s.hold(ctx, configurations, exempt) // without the rejected one
 			}
 			return err
@@ -238,7 +239,7 @@ func (s *session) write(ctx context.Context, one compiled, versions map[string]s
 
 // put creates an object as a dependent of the guard, or replaces its spec: server-side apply would keep what another client added. Both
 // are patches, for which the controller has rights only on these names.
-func (s *session) put(ctx context.Context, resource, kind, name string, spec any, versions map[string]string) error {
+func (s *session) put(ctx context.Context, resource, kind, name string, spec any, versions map[string]string, dryRun ...string) error {
 	group := admissionregistrationv1.SchemeGroupVersion.String()
 	owners := []metav1.OwnerReference{{APIVersion: group, Kind: "ValidatingAdmissionPolicy", Name: installation.ObjectsGuard, UID: s.guard}}
 	metadata := map[string]any{"name": name, "ownerReferences": owners}
@@ -251,7 +252,7 @@ func (s *session) put(ctx context.Context, resource, kind, name string, spec any
 	if err != nil {
 		return err
 	}
-	written, err := s.Metadata.Resource(registrations(resource)).Patch(ctx, name, patchType, data, metav1.PatchOptions{FieldManager: installation.ControllerManager})
+	written, err := s.Metadata.Resource(registrations(resource)).Patch(ctx, name, patchType, data, metav1.PatchOptions{FieldManager: installation.ControllerManager, DryRun: dryRun})
 	if err != nil {
 		return fmt.Errorf("cannot write %s/%s: %w", resource, name, err)
 	}

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package objects
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -17,7 +18,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -33,6 +36,8 @@ type registry struct {
 	refuse func(name string, spec admissionregistrationv1.MutatingAdmissionPolicySpec) error
 	// after is called after a policy was written.
 	after func(name string)
+	// dryRun says that the request is a dry run.
+	dryRun bool
 	// unsupported says that kube-apiserver does not serve the resources.
 	unsupported bool
 }
@@ -83,6 +88,27 @@ func (r *registry) add(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	r.store(policies, name, nil, data)
+}
+
+// dryRuns is a client that reports dry runs, which the fake client does not.
+type dryRuns struct {
+	metadata.Interface
+	registry *registry
+}
+
+type dryRunGetter struct {
+	metadata.Getter
+	registry *registry
+}
+
+func (d dryRuns) Resource(resource schema.GroupVersionResource) metadata.Getter {
+	return dryRunGetter{d.Interface.Resource(resource), d.registry}
+}
+
+func (d dryRunGetter) Patch(ctx context.Context, name string, patchType types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*metav1.PartialObjectMetadata, error) {
+	d.registry.dryRun = len(options.DryRun) > 0
+	defer func() { d.registry.dryRun = false }()
+	return d.Getter.Patch(ctx, name, patchType, data, options, subresources...)
 }
 
 // client returns a client of the registry.
@@ -140,13 +166,18 @@ func (r *registry) client() *metadatafake.FakeMetadataClient {
 			r.bindings = append(r.bindings, patch.GetName())
 			return true, r.store(resource, patch.GetName(), owners, spec), nil
 		}
-		r.policies = append(r.policies, patch.GetName())
+		if !r.dryRun {
+			r.policies = append(r.policies, patch.GetName())
+		}
 		var typed admissionregistrationv1.MutatingAdmissionPolicySpec
 		if err := json.Unmarshal(spec, &typed); err != nil {
 			return true, nil, err
 		}
 		if err := r.refuse(patch.GetName(), typed); err != nil {
 			return true, nil, err
+		}
+		if r.dryRun {
+			return true, &metav1.PartialObjectMetadata{}, nil
 		}
 		written := r.store(resource, patch.GetName(), owners, spec)
 		r.after(patch.GetName())
