@@ -126,6 +126,9 @@ type session struct {
 	applied applied
 	// delay is the time until the next dry run, while kube-apiserver does not evaluate the policies.
 	delay time.Duration
+	// keepUntil is the time until which a configuration that was in force stays so, although the session has not verified it. It is zero when
+	// the session has.
+	keepUntil time.Time
 	// rejected has the rejections of versions of configurations. All workers read it.
 	rejected sync.Map
 }
@@ -178,6 +181,7 @@ func (c *Controller) run(ctx context.Context, guard types.UID) error {
 	}
 	// The policies do not need the objects that wait, which cannot be listed if the rights of the component do not exist.
 	cache.WaitForCacheSync(ctx.Done(), c.Exemptions.HasSynced, configurations.Informer().HasSynced)
+	s.keepUntil = c.Clock.Now().Add(period)
 	s.queue.Add(keyPolicies)
 	workers.Run(ctx, s.queue, workerCount, s.reconcile)
 	return nil

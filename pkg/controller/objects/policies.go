@@ -96,7 +96,7 @@ func (s *session) reconcilePolicies(ctx context.Context, configurations []*v1alp
 	case err != nil:
 		reason, message = reasonError, err.Error()
 	default:
-		s.delay = 0
+		s.delay, s.keepUntil = 0, time.Time{}
 	}
 	effective, waiting, errs := s.registered(configurations), s.waiting(), []error{err}
 	for _, c := range configurations {
@@ -295,7 +295,9 @@ func (s *session) writeStatus(ctx context.Context, c *v1alpha1.InitializerConfig
 	if reason == reasonVerified && len(shadowed) > 0 && c.DeletionTimestamp == nil {
 		message += "; the entries of " + strings.Join(shadowed, ", ") + " have no effect, because another configuration, whose name is less, has entries with these names"
 	}
-	setInForce(updated, reason, message, now)
+	if reason != reasonNotEvaluated || !now.Before(s.keepUntil) || !wasInForce(c) {
+		setInForce(updated, reason, message, now)
+	}
 	updated.Status.ObservedGeneration = c.Generation
 	if waiting != nil {
 		updated.Status.PendingObjects = 0
@@ -313,6 +315,12 @@ func (s *session) writeStatus(ctx context.Context, c *v1alpha1.InitializerConfig
 	}
 	_, err := s.Nsinit.NsinitV1alpha1().InitializerConfigurations().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 	return utilapierrors.IgnoreAbsent(err)
+}
+
+// wasInForce says whether this version of a configuration was in force, as an earlier session verified.
+func wasInForce(c *v1alpha1.InitializerConfiguration) bool {
+	condition := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionInForce)
+	return condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == c.Generation
 }
 
 // setInForce sets the conditions of a configuration.
