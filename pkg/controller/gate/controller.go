@@ -75,6 +75,8 @@ type Controller struct {
 
 	// applied is when this process applied the objects, which can change with its version.
 	applied time.Time
+	// inForce says whether the gate was in force when a review last read it.
+	inForce bool
 	// said is what the controller reported last.
 	said string
 	// warned says whether that was a warning.
@@ -96,14 +98,26 @@ func New(d Dependencies) (*Controller, error) {
 func (c *Controller) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), Name))
 	for ctx.Err() == nil {
-		delay := period
-		if err := c.review(ctx); err != nil {
-			delay = retryPeriod
-			c.report(ctx, corev1.EventTypeWarning, eventNotInForce, err.Error())
-		}
-		c.sleep(ctx, delay)
+		c.sleep(ctx, c.reviewAndReport(ctx))
 	}
 	return nil
+}
+
+// reviewAndReport reviews the gate, reports why new namespaces may not be closed, and returns the time until the next review.
+func (c *Controller) reviewAndReport(ctx context.Context) time.Duration {
+	err := c.review(ctx)
+	unread, _ := errors.AsType[*readError](err)
+	switch {
+	case err == nil:
+		c.inForce = true
+		return period
+	case c.inForce && unread != nil:
+		klog.FromContext(ctx).Error(err, "Cannot review the gate, which was in force, retrying")
+	default:
+		c.inForce = false
+		c.report(ctx, corev1.EventTypeWarning, eventNotInForce, err.Error())
+	}
+	return retryPeriod
 }
 
 func (c *Controller) sleep(ctx context.Context, delay time.Duration) {
@@ -134,6 +148,7 @@ func (c *Controller) review(ctx context.Context) error {
 		return err
 	}
 	inForce := stamped && guarded
+	c.inForce = inForce
 	if err = registered; err == nil {
 		if inForce && c.Clock.Since(c.applied) < again {
 			if c.warned { // a review has failed meanwhile

@@ -317,24 +317,50 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestConfirmed: after a review that failed while the gate was in force, the controller says that it is.
+// TestConfirmed: after a review that failed while the gate was in force, the controller says that it is. A review that cannot read whether
+// it is in force is no such failure.
 func TestConfirmed(t *testing.T) {
-	f, fails := newFixture(t, policy()), false
-	f.core.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return fails, nil, errors.New("no") })
-	for _, want := range []string{"Normal GateInForce", "Warning GateNotInForce", "Normal GateInForce"} {
-		fails = strings.HasPrefix(want, "Warning")
-		if err := f.review(t.Context()); (err != nil) != fails {
-			t.Fatal(err)
-		} else if fails {
-			f.report(t.Context(), corev1.EventTypeWarning, eventNotInForce, err.Error())
-		}
-		select {
-		case event := <-f.events.Events:
-			if !strings.HasPrefix(event, want) {
-				t.Errorf("event %q, want %q", event, want)
+	f, reads := newFixture(t, policy()), 0
+	var failsRead func() bool
+	failsPatch := false
+	f.core.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		reads++
+		return failsRead(), nil, errors.New("no")
+	})
+	f.core.PrependReactor("patch", guards, func(clienttesting.Action) (bool, runtime.Object, error) { return failsPatch, nil, errors.New("no") })
+	always, never := func() bool { return true }, func() bool { return false }
+	for i, test := range []struct {
+		// change changes the gate before the review.
+		change     func() error
+		failsRead  func() bool
+		failsPatch bool
+		want       string
+	}{
+		{nil, never, false, "Normal GateInForce"},
+		{nil, always, false, ""},
+		{nil, never, false, ""},
+		{func() error { f.applied = time.Time{}; return nil }, never, true, "Warning GateNotInForce"},
+		{nil, always, false, "Warning GateNotInForce"},
+		{nil, never, false, "Normal GateInForce"},
+		// The gate is not in force when the review can no longer read.
+		{func() error { _, err := f.Guard.Remove(t.Context(), metav1.DeleteOptions{}); return err }, func() bool { return reads > 1 }, false, "Warning GateNotInForce"},
+	} {
+		if test.change != nil {
+			if err := test.change(); err != nil {
+				t.Fatal(err)
 			}
+		}
+		reads, failsRead, failsPatch = 0, test.failsRead, test.failsPatch
+		if delay := f.reviewAndReport(t.Context()); (delay == retryPeriod) != (test.failsPatch || reads > 0 && failsRead()) {
+			t.Errorf("%d: the next review is after %s", i, delay)
+		}
+		got := ""
+		select {
+		case got = <-f.events.Events:
 		default:
-			t.Errorf("no event, want %q", want)
+		}
+		if !strings.HasPrefix(got, test.want) || test.want == "" && got != "" {
+			t.Errorf("%d: event %q, want %q", i, got, test.want)
 		}
 	}
 }

@@ -153,7 +153,17 @@ func exists(what fmt.Stringer, err error) (bool, error) {
 	case apierrors.IsNotFound(err):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("cannot read %s: %w", what, err)
+		return false, &readError{what, err}
 	}
 	return true, nil
 }
+
+// readError says that something could not be read, so it may exist or not.
+type readError struct {
+	what fmt.Stringer
+	err  error
+}
+
+func (e *readError) Error() string { return fmt.Sprintf("cannot read %s: %v", e.what, e.err) }
+
+func (e *readError) Unwrap() error { return e.err }
