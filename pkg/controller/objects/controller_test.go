@@ -84,6 +84,22 @@ func (c *clients) run(t *testing.T) {
 	t.Cleanup(group.Wait)
 }
 
+// install stores policies for configurations, as another leader does.
+func (c *clients) install(t *testing.T, configurations ...*v1alpha1.InitializerConfiguration) {
+	t.Helper()
+	all, _, err := compile(configurations, exemptionsOf(nil), own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range all {
+		for _, resource := range []string{policies, bindings} {
+			if one.Policy != nil {
+				c.registry.store(resource, one.Name, []metav1.OwnerReference{{UID: "guard"}}, nil)
+			}
+		}
+	}
+}
+
 // session returns a session of a controller that does not run.
 func (c *clients) session(t *testing.T, clock *clocktesting.FakeClock) *session {
 	t.Helper()
@@ -187,14 +203,20 @@ func TestTakeover(t *testing.T) {
 		t.Errorf("another reason: %q", got)
 	}
 	for name, test := range map[string]struct {
+		lost  bool
 		after time.Duration
 		want  [][]string
 	}{
-		"in time": {0, [][]string{{is, isNot}, {is, isNot}, {is, is}}},
-		"late":    {period, [][]string{{is, isNot}, {isNot, isNot}, {is, is}}},
+		"in time": {false, 0, [][]string{{is, isNot}, {is, isNot}, {is, is}}},
+		"late":    {false, period, [][]string{{is, isNot}, {isNot, isNot}, {is, is}}},
+		"deleted": {true, 0, [][]string{{isNot, isNot}, {isNot, isNot}, {is, is}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClients(t, same.DeepCopy(), changed.DeepCopy())
+			c.install(t, same, changed)
+			if test.lost {
+				delete(c.registry.objects, policies+"/"+prefix+"pods")
+			}
 			s := c.session(t, clock)
 			s.keepUntil = clock.Now().Add(period)
 			for i, want := range test.want {
@@ -218,6 +240,7 @@ func TestTakeoverRuns(t *testing.T) {
 	configuration := configurationOf("c", initializerOf("a.example.com", "pods"))
 	setInForce(configuration, reasonVerified, "by another leader", time.Unix(1000, 0))
 	c, written := newClients(t, configuration), make(chan *metav1.Condition, 100)
+	c.install(t, configuration)
 	c.nsinit.PrependReactor("update", "initializerconfigurations", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		updated := action.(clienttesting.UpdateAction).GetObject().(*v1alpha1.InitializerConfiguration)
 		written <- meta.FindStatusCondition(updated.Status.Conditions, v1alpha1.ConditionInForce)

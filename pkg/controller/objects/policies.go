@@ -137,6 +137,9 @@ func (s *session) hold(ctx context.Context, configurations []*v1alpha1.Initializ
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(all, func(one compiled) bool { return one.Policy != nil && !isWritten(live, one.Name) }) {
+		s.keepUntil = time.Time{} // what was in force was deleted, as with a former guard
+	}
 	next := applied{version: version, round: 1, written: live}
 	if maps.Equal(live, current.written) { // otherwise, another client may have changed them
 		shown, err := s.shown(ctx)
@@ -217,6 +220,11 @@ func (s *session) read(ctx context.Context) (map[string]string, error) {
 func (s *session) stateOf(object *metav1.PartialObjectMetadata) string {
 	owned := slices.ContainsFunc(object.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == s.guard })
 	return fmt.Sprintf("%s %t", versionOf(object), owned)
+}
+
+// isWritten says whether a policy and its binding exist, and depend on the guard.
+func isWritten(versions map[string]string, name string) bool {
+	return strings.HasSuffix(versions[policies+"/"+name], " true") && strings.HasSuffix(versions[bindings+"/"+name], " true")
 }
 
 func registrations(resource string) schema.GroupVersionResource {
