@@ -89,8 +89,8 @@ func messageOf(err error) string {
 	return printable.Shorten(strings.TrimSpace(printable.Lines(err.Error())), maxMessage)
 }
 
-// run runs the tasks of a plan. A rollout goes object by object, and continues only while the namespace may be changed. An object stays
-// while the one that its manifest has now cannot be applied. read is when the namespace was read, and
+// run runs the tasks of a plan. A rollout goes object by object, and continues only while the namespace may be changed. An object of
+// an open namespace stays while the one that its manifest has now cannot be applied. read is when the namespace was read, and
 // inventory has the entries of manifests that exist.
 func (a *Applier) run(ctx context.Context, namespace *corev1.Namespace, mode Mode, read time.Time, tasks []Task, inventory []v1alpha1.PopulatedObject) []result {
 	results := make([]result, len(tasks))
@@ -120,9 +120,13 @@ func (a *Applier) run(ctx context.Context, namespace *corev1.Namespace, mode Mod
 		r := result{Task: t, outcome: Refused, err: may(t)}
 		if r.err == nil {
 			r = a.do(ctx, namespace, t, inventory)
+		} else if mode != RollOut {
+			r.Entry.State, r.Entry.Message = v1alpha1.PopulatedObjectFailed, messageOf(r.err)
 		}
 		if r.err != nil {
-			failed.Insert(KeyOf(t.Entry))
+			if mode != Initialize && t.Action != Prune { // a closed namespace needs no object, and the next one may need that it is deleted
+				failed.Insert(KeyOf(t.Entry))
+			}
 			hasChanged = hasChanged || errors.Is(r.err, ErrChanged)
 		}
 		results[i] = r
