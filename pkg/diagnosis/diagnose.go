@@ -50,7 +50,7 @@ func NewClients(core kubernetes.Interface, nsinit versioned.Interface, apis aggr
 }
 
 // Namespace reads a namespace. A user who may not get it, such as its creator while it is being initialized, gets what the
-// AccessibleNamespace shows.
+// AccessibleNamespace shows. If that cannot be read, the error is why.
 func (c Clients) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	found := c.readNamespace(ctx, name)
 	if found.Object != nil {
@@ -63,8 +63,12 @@ func (c Clients) Namespace(ctx context.Context, name string) (*corev1.Namespace,
 func (c Clients) readNamespace(ctx context.Context, name string) Answer[*corev1.Namespace] {
 	found := answer(c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}))
 	if apierrors.IsForbidden(found.Err) {
-		if accessible, err := c.Nsinit.NsinitV1alpha1().AccessibleNamespaces().Get(ctx, name, metav1.GetOptions{}); err == nil {
+		accessible, err := c.Nsinit.NsinitV1alpha1().AccessibleNamespaces().Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case err == nil:
 			found.Object = utilnamespaces.FromAccessible(accessible)
+		case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
+			found.Err = fmt.Errorf("%w (%w)", err, found.Err)
 		}
 	}
 	return found

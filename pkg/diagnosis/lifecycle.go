@@ -175,7 +175,7 @@ func tenantView(o Observation) []Finding {
 		}
 		return []Finding{o.finding(cause, Stuck, &c.LastTransitionTime, c.Message, words{"TENANT": {"true"}})}
 	}
-	if c := utilnamespaces.TrueCondition(o.conditions(), v1alpha1.ConditionInitializing); c != nil {
+	if c := utilnamespaces.TrueCondition(o.conditions(), v1alpha1.ConditionInitializing); c != nil && o.phase() != Terminating {
 		return []Finding{o.finding(InitializerPending, Waiting, &c.LastTransitionTime, c.Message, nil)}
 	}
 	return nil

@@ -43,7 +43,7 @@ func (r *round) observe(ctx context.Context, name string) (Observation, error) {
 	ctx, cancel := context.WithTimeout(ctx, observationTimeout)
 	defer cancel()
 	o := Observation{Name: name, Patience: r.Patience, Namespace: r.readNamespace(ctx, name)}
-	if err := utilapierrors.IgnoreAbsent(o.Namespace.Err); err != nil && !o.partial() {
+	if err := utilapierrors.IgnoreAbsent(o.Namespace.Err); err != nil && (r.ifDeleted || !o.partial()) {
 		return o, err
 	}
 	o.Installation = r.installation()

@@ -248,6 +248,8 @@ func TestTenant(t *testing.T) {
 		"frozen": {terminating(closed, func(n *corev1.Namespace) { n.Labels = map[string]string{v1alpha1.LabelFrozen: "true"} }),
 			[]metav1.Condition{condition(v1alpha1.ConditionFrozen, "jane froze it")}, []string{"Healthy NamespaceFrozen: jane froze it", unknown}},
 		"deleted": {terminating(), nil, []string{"Stuck NamespaceControllerAtWork: the namespace is being deleted; you may not get it, so it is not known what it waits for", unknown}},
+		"deleted before it opened": {terminating(), []metav1.Condition{condition(v1alpha1.ConditionInitializing, "waiting for b")},
+			[]string{"Stuck NamespaceControllerAtWork: the namespace is being deleted; you may not get it, so it is not known what it waits for", unknown}},
 		"a participant that stalls": {terminating(), []metav1.Condition{condition(v1alpha1.ConditionStalled, "b has not cleaned up")},
 			[]string{"Stuck ParticipantPending: b has not cleaned up", unknown}},
 	} {
@@ -276,6 +278,19 @@ func TestTenant(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestNamespaceUnavailable: an AccessibleNamespace that cannot be read does not show that the user may not get it.
+func TestNamespaceUnavailable(t *testing.T) {
+	d := world{refuses: func(_, resource, _ string) error {
+		if resource == "accessiblenamespaces" {
+			return apierrors.NewServiceUnavailable("no endpoints")
+		}
+		return forbidden("no")
+	}}.diagnoser(t)
+	if _, err := d.Namespace(t.Context(), "ns"); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "(no)") {
+		t.Errorf("it is %v", err)
 	}
 }
 

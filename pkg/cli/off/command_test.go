@@ -52,9 +52,9 @@ func cluster(t *testing.T, available apiregistrationv1.ConditionStatus, sticky b
 	c.Core.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "jane", Groups: []string{"admins"}}}}, nil
 	})
-	c.Core.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+	c.Core.PrependReactor("create", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		_, err := c.Core.Tracker().Get(admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicybindings"), "", bound.Name)
-		namespace := &corev1.Namespace{}
+		namespace := action.(clienttesting.CreateAction).GetObject().(*corev1.Namespace).DeepCopy()
 		if sticky || !apierrors.IsNotFound(err) {
 			namespace.Labels = closed
 		}
@@ -134,15 +134,16 @@ func TestOffWithoutNamespace(t *testing.T) {
 		ErrOut: "ConfigMap nsinit-off cannot be created: configmaps \"nsinit-off\" is forbidden: it is being terminated. If nsinit-controller-manager still runs, it closes new namespaces again.\n" + isOff}.Check(t, off.NewOffCommand)
 }
 
-// TestExempt: a namespace of a user who is exempt, or may be, shows nothing.
+// TestExempt: a namespace that is exempt, or may be, shows nothing.
 func TestExempt(t *testing.T) {
 	for name, test := range map[string]struct {
 		list map[string]string
 		err  error
 		says string
 	}{
-		"exempt":       {map[string]string{"users": "jane"}, nil, `user "jane" is exempt by ConfigMap platform/nsinit-exemptions: line 1 of users, "jane"`},
-		"of no group":  {map[string]string{"onlyGroups": "platform"}, nil, `user "jane" is exempt by ConfigMap platform/nsinit-exemptions: no group of the creator is in onlyGroups`},
+		"exempt":       {map[string]string{"users": "jane"}, nil, `it is exempt by ConfigMap platform/nsinit-exemptions: line 1 of users, "jane"`},
+		"its name":     {map[string]string{"namePrefixes": "nsinit-"}, nil, `it is exempt by ConfigMap platform/nsinit-exemptions: line 1 of namePrefixes, "nsinit-"`},
+		"of no group":  {map[string]string{"onlyGroups": "platform"}, nil, `it is exempt by ConfigMap platform/nsinit-exemptions: no group of the creator is in onlyGroups`},
 		"not exempt":   {map[string]string{"users": "joe", "onlyGroups": "admins"}, nil, ""},
 		"not readable": {nil, errors.New("no connection"), "cannot read the list of exemptions, ConfigMap platform/nsinit-exemptions: no connection"},
 	} {
@@ -154,7 +155,7 @@ func TestExempt(t *testing.T) {
 			c.Core.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return test.err != nil, nil, test.err })
 			says := isOff
 			if test.says != "" {
-				says = "It is not verified that new namespaces are not closed any more (" + test.says + "). To verify it, run kubectl nsinit off again as a user who is not exempt. To close them again, run kubectl nsinit on.\n"
+				says = "It is not verified that new namespaces are not closed any more. One of yours is not closed, but " + test.says + ". To close them again, run kubectl nsinit on.\n"
 			}
 			cmdtesting.Test{Cluster: c, Out: removed, ErrOut: says + stays}.Check(t, off.NewOffCommand)
 		})

@@ -26,7 +26,8 @@ const long = `Wait until namespaces are open, so that you can write to the names
 from storage.
 
 You need the permission to get the namespaces or their AccessibleNamespaces. If you lose this permission while a namespace is deleted, the
-command checks with a dry run whether you could create the namespace again. This check needs the permission to create namespaces.
+command checks with a dry run whether you could create the namespace again. This check needs the permission to create namespaces, and fails
+if a policy refuses the new namespace.
 
 The exit code is 0 if every namespace is open or, with --for=gone, removed. It is 1 if a namespace does not reach this state within
 --timeout. It is also 1 if a namespace cannot open because the initialization failed or because the namespace is being deleted. In these

@@ -99,8 +99,8 @@ func TestPermissionDeleted(t *testing.T) {
 	}{
 		"removed later": {namespace("shop", deleted), []error{exists, apierrors.NewServiceUnavailable("later"), exists, nil}, cmdtesting.Test{Out: "namespace/shop is gone\n"}},
 		"no permission to create": {namespace("shop", deleted), []error{apierrors.NewForbidden(corev1.Resource("namespaces"), "shop", errors.New("not you"))},
-			cmdtesting.Test{Err: `namespace "shop" is being deleted, and you may not get it any more: namespaces "shop" is forbidden: no; whether it still exists is not known, because you cannot create it either: namespaces "shop" is forbidden: not you`}},
-		"not deleted": {namespace("shop"), nil, cmdtesting.Test{Err: `namespaces "shop" is forbidden: no`}},
+			cmdtesting.Test{Err: `you may not get namespace "shop" any more: namespaces "shop" is forbidden: no; whether it still exists is not known, because you cannot create it either: namespaces "shop" is forbidden: not you`}},
+		"its deletion was not seen": {namespace("shop"), []error{exists, nil}, cmdtesting.Test{Out: "namespace/shop is gone\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, reads := cmdtesting.New(), 0

@@ -132,7 +132,7 @@ func (f *follower) untilGone(ctx context.Context, name string) (*corev1.Namespac
 	last := sight{namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	err := f.until(ctx, func() (bool, error) {
 		seen, err := f.read(ctx, name)
-		if apierrors.IsForbidden(err) && last.namespace.DeletionTimestamp != nil {
+		if apierrors.IsForbidden(err) && last.namespace.UID != "" {
 			f.terminating(last)
 			return f.isFree(ctx, name, err)
 		}
@@ -160,7 +160,7 @@ func (f *follower) isFree(ctx context.Context, name string, forbidden error) (bo
 	case apierrors.IsAlreadyExists(err):
 		return false, nil
 	case err != nil && !passing(err):
-		return false, fmt.Errorf("namespace %q is being deleted, and you may not get it any more: %w; whether it still exists is not known, because you cannot create it either: %w", name, forbidden, err)
+		return false, fmt.Errorf("you may not get namespace %q any more: %w; whether it still exists is not known, because you cannot create it either: %w", name, forbidden, err)
 	}
 	return err == nil, err
 }
