@@ -107,8 +107,8 @@ faults: build failpoints ## Run or resume the fault campaign, and write docs/rel
 	@$(DEV) build kube-scheduler
 	@echo "==> fault campaign"
 	@go build -o $(OUTPUT)/bin/faults ./test/faults
-	@$(OUTPUT)/bin/faults run --dir $(OUTPUT)/faults --bin-dir $(OUTPUT)/bin-failpoints --failpoints $(if $(EARLIER),--earlier-dir $(OUTPUT)/bin-earlier) --planes 2 $(FAULTS)
-	@$(OUTPUT)/bin/faults report --dir $(OUTPUT)/faults
+	@$(OUTPUT)/bin/faults run --dir test/faults/results --bin-dir $(OUTPUT)/bin-failpoints --failpoints $(if $(EARLIER),--earlier-dir $(OUTPUT)/bin-earlier) --planes 2 $(FAULTS)
+	@$(OUTPUT)/bin/faults report
 
 BUG ?=
 .PHONY: faults-bug

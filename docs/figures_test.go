@@ -36,7 +36,7 @@ func TestFigures(t *testing.T) {
 	for what, pair := range map[string][2][]string{
 		"injections": {all(t, number.Replace(readme), `injected (\d+) faults`), all(t, reliability, `^\| \*\*all\*\* \| (\d+) \|`)},
 		"violations": {[]string{"0"}, all(t, reliability, `^\| \*\*all\*\*(?: \| \d+){3} \| (\d+) \|`)},
-		"commit":     {all(t, readme, `at commit (\w+)`), all(t, reliability, `tested commit (\w+)`)},
+		"commit":     {all(t, readme, `at commit (\w+)`), all(t, reliability, `programs of commit (\w+)`)},
 	} {
 		if !slices.Equal(pair[0], pair[1]) {
 			t.Errorf("%s: the README says %s, and reliability.md %s", what, pair[0], pair[1])

@@ -23,7 +23,10 @@ output="$(mkdir -p "$1" && cd "$1" && pwd)"
 shift
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 cd "${ROOT}"
-git describe --always --dirty --exclude='*' >"${output}/.nsinit.commit" # see hack/dev/controlplane/build.go
+# The last commit that changed what is tested. See hack/dev/controlplane/build.go.
+tested=(go.mod cmd pkg sdk artifacts vendor-hooks hack/dev/kubernetes ':!*_test.go' ':!*.md')
+dirty="$([[ -z "$(git status --porcelain -- "${tested[@]}")" ]] || echo -dirty)"
+git log -1 --format="%h${dirty}" -- "${tested[@]}" >"${output}/.nsinit.commit"
 TOOLS="${NSINIT_TOOLS_DIR:-${ROOT}/_output/tools}"
 
 (cd hack/tools && GOBIN="${TOOLS}" go install -trimpath go.etcd.io/gofail)

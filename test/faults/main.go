@@ -215,7 +215,7 @@ func runCheck(args []string) error {
 
 func runReport(args []string) error {
 	flags := flag.NewFlagSet("report", flag.ContinueOnError)
-	dir := flags.String("dir", filepath.Join("_output", "faults"), "where the state is kept")
+	dir := flags.String("dir", filepath.Join("test", "faults", "results"), "where the state is kept")
 	output := flags.String("output", filepath.Join("docs", "reliability.md"), "the file to write")
 	if err := flags.Parse(args); err != nil {
 		return err

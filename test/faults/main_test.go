@@ -29,3 +29,18 @@ func TestSourceOf(t *testing.T) {
 		t.Errorf("without the file: %s", got)
 	}
 }
+
+// TestReliability: docs/reliability.md shows the stored results.
+func TestReliability(t *testing.T) {
+	generated := filepath.Join(t.TempDir(), "reliability.md")
+	if err := runReport([]string{"--dir", "results", "--output", generated}); err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(generated) //nolint:gosec // just written
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join("..", "..", "docs", "reliability.md")); err != nil || string(got) != string(want) {
+		t.Errorf("docs/reliability.md is not what make faults writes: %v", err)
+	}
+}

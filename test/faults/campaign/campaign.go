@@ -101,11 +101,12 @@ func (r *runner) run(ctx context.Context) (err error) {
 	if r.state, err = Load(r.Dir); err != nil {
 		return err
 	}
-	if r.Earlier != "" && !slices.Contains(r.state.Earlier, r.Earlier) {
-		r.state.Earlier = append(r.state.Earlier, r.Earlier)
+	if r.state.Rounds == 0 {
+		r.state.Commit, r.state.Earlier = r.Commit, r.Earlier
 	}
-	if !slices.Contains(r.state.Commits, r.Commit) {
-		r.state.Commits = append(r.state.Commits, r.Commit)
+	if r.state.Commit != r.Commit || r.state.Earlier != r.Earlier {
+		return fmt.Errorf("%s has results of commit %q beside an earlier version of commit %q, not of %q beside %q: remove it to start a new campaign",
+			filepath.Join(r.Dir, stateFile), r.state.Commit, r.state.Earlier, r.Commit, r.Earlier)
 	}
 	first := &lane{runner: r}
 	if err := first.up(ctx); err != nil {

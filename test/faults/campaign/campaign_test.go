@@ -42,6 +42,11 @@ func TestResume(t *testing.T) {
 	}
 	again := newRunner(t, p, r.one)
 	again.Dir = r.Dir
+	again.Commit = "of other programs"
+	if err := again.run(t.Context()); err == nil || !strings.Contains(err.Error(), "remove it to start a new campaign") {
+		t.Errorf("the results of two commits: %v", err)
+	}
+	again.Commit = r.Commit
 	if err := again.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +142,7 @@ func TestNotHealed(t *testing.T) {
 // TestReport: every number of the report is one of the state.
 func TestReport(t *testing.T) {
 	tested := fault.All()[0]
-	state := &State{Commits: []string{"abc1234", "def5678-dirty"}, Earlier: []string{"fed9876"}, Rounds: 3, Results: map[string]*Result{tested.Name: {
+	state := &State{Commit: "def5678-dirty", Earlier: "fed9876", Rounds: 3, Results: map[string]*Result{tested.Name: {
 		Fault: tested.Name, Rounds: 3, Injections: 123, Operations: 45678, Namespaces: 321, Recovery: 12345 * time.Millisecond,
 		Violations: []check.Violation{{Check: "I1"}},
 	}}}
@@ -145,7 +150,7 @@ func TestReport(t *testing.T) {
 	if err := state.Report(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"tested commit def5678-dirty, and", "these commits: abc1234.", "is that of commit fed9876", "| " + tested.Title() + " | 123 | 321 | 45678 | 1 | 12.3 s |", "| **all** | 123 | 321 | 45678 | 1 | 12.3 s |",
+	for _, want := range []string{"programs of commit def5678-dirty, and", "is that of commit fed9876", "| " + tested.Title() + " | 123 | 321 | 45678 | 1 | 12.3 s |", "| **all** | 123 | 321 | 45678 | 1 | 12.3 s |",
 		"| " + fault.All()[1].Title() + " | 0 |"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())

@@ -35,13 +35,9 @@ func (s *State) Report(w io.Writer) error {
 		total.Rounds += r.Rounds
 		total.Duration += r.Duration
 	}
-	last, before := len(s.Commits)-1, ""
-	if last > 0 {
-		before = fmt.Sprintf("\nIt tested other faults at these commits: %s.", strings.Join(s.Commits[:last], ", "))
-	}
 	earlier := ""
-	if len(s.Earlier) > 0 {
-		earlier = fmt.Sprintf("- An *earlier version* is that of commit %s. Its replicas act beside replicas of the tested version.\n", strings.Join(s.Earlier, ", then commit "))
+	if s.Earlier != "" {
+		earlier = fmt.Sprintf("- An *earlier version* is that of commit %s. Its replicas act beside replicas of the tested version.\n", s.Earlier)
 	}
 	write := func(format string, args ...any) (err error) {
 		_, err = fmt.Fprintf(w, format, args...)
@@ -51,15 +47,15 @@ func (s *State) Report(w io.Writer) error {
 
 `+"`make faults`"+` runs the [fault campaign](../test/faults/README.md), and generates this page from the results.
 
-The campaign last tested commit %s, and no later one. It began on %s.%s
-`+"`git log --oneline COMMIT..`"+` lists the later changes. `+"`make test`"+` runs a part of the campaign on the current code.
+The campaign began on %[2]s. It tested the programs of commit %[1]s, and no later ones. To list the later changes, run
+`+"`git log --oneline %[1]s.. -- cmd pkg sdk`"+`. `+"`make test`"+` runs a part of the campaign on the current code.
 
-The campaign ran %d rounds in %s. Each round injects and removes one fault several times, while tenants, initializers and administrators
-send requests. At the end of a round, these checks judge all recorded requests and changes:
+The campaign ran %[3]d rounds, which took %[4]s in all. Each round injects and removes one fault several times, while tenants,
+initializers and administrators send requests. At the end of a round, these checks judge all recorded requests and changes:
 
 | check | what must hold |
 | --- | --- |
-`, s.Commits[last], s.Began.UTC().Format("2006-01-02"), before, total.Rounds, total.Duration.Round(time.Minute)); err != nil {
+`, s.Commit, s.Began.UTC().Format("2006-01-02"), total.Rounds, total.Duration.Round(time.Minute)); err != nil {
 		return err
 	}
 	for _, checker := range check.Checkers() {

@@ -38,10 +38,10 @@ type Result struct {
 
 // State is the state of a campaign.
 type State struct {
-	// Commits are the commits of the source of the tested programs.
-	Commits []string `json:"commits,omitempty"`
-	// Earlier are those of the earlier versions, if there are any.
-	Earlier []string  `json:"earlier,omitempty"`
+	// Commit is the commit of the source of the tested programs.
+	Commit string `json:"commit"`
+	// Earlier is that of the earlier version, or empty if there is none.
+	Earlier string    `json:"earlier,omitempty"`
 	Began   time.Time `json:"began"`
 	// Rounds counts every round, and seeds the next one.
 	Rounds  int                `json:"rounds"`
