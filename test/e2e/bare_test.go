@@ -197,14 +197,7 @@ func TestNamespaceTermination(t *testing.T) {
 
 	t.Run("finalizers that were empty before", func(t *testing.T) {
 		name := create(corev1.NamespaceSpec{})
-		namespace, err := namespaces.Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		namespace.Spec.Finalizers = nil
-		if _, err := namespaces.Finalize(t.Context(), namespace, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		setFinalizers(t, c, name)
 		if err := framework.WriteConfigMap(t.Context(), c.Core, name); err != nil {
 			t.Fatal(err)
 		}
