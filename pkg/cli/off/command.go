@@ -220,22 +220,30 @@ func (o *Options) open(ctx context.Context, available bool) error {
 	return errors.Join(errs...)
 }
 
-// verify waits until a new namespace of the user is not closed. If the list of exemptions exempts the user, this shows nothing.
+// exemption returns why a new namespace of the user is exempt, or may be, or "".
+func (o *Options) exemption(ctx context.Context, namespace *corev1.Namespace, self authenticationv1.UserInfo) string {
+	list, err := o.Clients.Exemptions(ctx)
+	if apierrors.IsNotFound(err) {
+		return ""
+	}
+	if err != nil {
+		return err.Error()
+	}
+	exemption := list.Exempt(installation.Creation{Name: namespace.Name, GenerateName: namespace.GenerateName, Creator: self.Username, Groups: self.Groups})
+	if exemption == nil {
+		return ""
+	}
+	return fmt.Sprintf("it is exempt by %s: %s", list.Source, exemption)
+}
+
+// verify waits until a new namespace of the user is not closed. If the namespace is exempt, this shows nothing.
 func (o *Options) verify(ctx context.Context, self authenticationv1.UserInfo) error {
 	deadline := o.Clients.Clock.Now().Add(offLimit)
 	for {
 		namespace, err := o.Clients.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nsinit-off-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil && !helper.IsClosed(namespace) {
-			result, doubt := "New namespaces are not closed any more.", ""
-			list, err := o.Clients.Exemptions(ctx)
-			if err == nil {
-				if exemption := list.Exempt(installation.Creation{Name: namespace.Name, GenerateName: namespace.GenerateName, Creator: self.Username, Groups: self.Groups}); exemption != nil {
-					doubt = fmt.Sprintf("it is exempt by %s: %s", list.Source, exemption)
-				}
-			} else if !apierrors.IsNotFound(err) {
-				doubt = err.Error()
-			}
-			if doubt != "" {
+			result := "New namespaces are not closed any more."
+			if doubt := o.exemption(ctx, namespace, self); doubt != "" {
 				result = "It is not verified that new namespaces are not closed any more. One of yours is not closed, but " + doubt + "."
 			}
 			_, _ = fmt.Fprintln(o.ErrOut, result, "To close them again, run kubectl nsinit on.")
