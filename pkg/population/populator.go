@@ -70,7 +70,7 @@ func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, m
 	var failures []string
 	for _, r := range results {
 		if r.err != nil {
-			failures = append(failures, fmt.Sprintf("%s/%s: %s", r.Entry.Population, r.Entry.Manifest, messageOf(r.err)))
+			failures = append(failures, failureOf(r.Entry))
 		}
 	}
 	if len(failures) == 0 {
