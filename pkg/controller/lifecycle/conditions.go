@@ -92,8 +92,10 @@ func describeTerminating(s state) *report {
 		terminating.message = "the content of the namespace is deleted; waiting for participants to clean up: " + holders(s.lifecycle)
 		return terminating
 	}
-	ready := slices.IndexFunc(s.namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == v1alpha1.ConditionReady })
-	if terminating.stalled == "" && (ready < 0 || s.namespace.Status.Conditions[ready].Reason == v1alpha1.ReasonFailed && s.namespace.Status.Conditions[ready].Status != corev1.ConditionTrue) {
+	saysMore := slices.ContainsFunc(s.namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool {
+		return c.Type == v1alpha1.ConditionReady && (c.Reason != v1alpha1.ReasonFailed || c.Status == corev1.ConditionTrue)
+	})
+	if terminating.stalled == "" && !saysMore {
 		return nil
 	}
 	if utilnamespaces.TrueCondition(s.namespace.Status.Conditions, v1alpha1.ConditionInitializing) != nil {
