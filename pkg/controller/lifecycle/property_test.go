@@ -517,6 +517,7 @@ func (m *model) others() {
 func (m *model) settle() {
 	m.disturb = func() error { return nil }
 	m.controller.listing.problem = nil
+	m.round() // a controller that has restarted begins to measure the turns
 	for round, before := 0, -1; m.version != before; round++ {
 		if round == 40 {
 			m.t.Fatalf("the namespace still changes after %d rounds: %s", round, m.describe())
