@@ -52,6 +52,11 @@ func TestKubectl(t *testing.T) {
 	})
 	says(must("get", "namespaceinitializerconfigurations"), "NAME", "PHASE", "INITIALIZERS", "SERVED", "PENDING", "0/2", "one.example.com,two.example.com")
 	says(must("describe", "nsic", name), "one.example.com", "Finalizers", "kubernetes")
+	// kube-apiserver takes the OpenAPI document over some time after the APIService was registered, which the test before may have done.
+	framework.Eventually(t, "kube-apiserver has the OpenAPI document of nsinit", func(context.Context) error {
+		_, err := c.Kubectl("explain", "namespacelifecycles")
+		return err
+	})
 	says(must("explain", "namespacelifecycles.spec.initializers"),
 		"initializers tracks the initialization", "the field stays absent", "pending", "result")
 	says(must("explain", "nsic.initializers.failurePolicy"), "the namespace waits", "Ignore", "Fail")
