@@ -32,8 +32,10 @@ import (
 // before it applies the object, so that a crash at any step loses no object.
 type Populator struct {
 	*Applier
-	// Wrote is called for each object and inventory that Populate or RollOut has changed in an open namespace. It can be nil.
-	Wrote func(namespace string, stored metav1.Object)
+	// Wrote is called for each object and inventory that Populate or RollOut has changed in an open namespace, and Populated for the
+	// inventory of a namespace that Initialize has populated. They can be nil.
+	Wrote     func(namespace string, stored metav1.Object)
+	Populated func(inventory *v1alpha1.PopulatedNamespace)
 	// reporter is an Applier that stores nothing.
 	reporter *Applier
 	client   typed.NsinitV1alpha1Interface
@@ -176,7 +178,10 @@ func (p *Populator) change(ctx context.Context, namespace *corev1.Namespace, mod
 	if concluded != nil {
 		changed = append(changed, concluded)
 	}
-	if mode != Initialize && p.Wrote != nil {
+	switch {
+	case mode == Initialize && concluded != nil && p.Populated != nil:
+		p.Populated(concluded)
+	case mode != Initialize && p.Wrote != nil:
 		for _, object := range changed {
 			p.Wrote(namespace.Name, object)
 		}

@@ -160,6 +160,9 @@ func TestInventoryFirst(t *testing.T) {
 		}
 		return true
 	}
+	var populated []string
+	p.Populated = func(inventory *v1alpha1.PopulatedNamespace) { populated = append(populated, inventory.ResourceVersion) }
+	p.Wrote = func(_ string, stored metav1.Object) { t.Errorf("%s was written into an open namespace", stored.GetName()) }
 	if err := p.Initialize(t.Context(), namespaceWith("u")); err != nil {
 		t.Fatal(err)
 	}
@@ -173,6 +176,9 @@ func TestInventoryFirst(t *testing.T) {
 	}
 	if again, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{}); err != nil || again.ResourceVersion != inventory.ResourceVersion {
 		t.Errorf("it was written again: %+v, %v", again, err)
+	}
+	if !slices.Equal(populated, []string{inventory.ResourceVersion}) {
+		t.Errorf("populated: %q, want only %s", populated, inventory.ResourceVersion)
 	}
 }
 

@@ -194,6 +194,7 @@ func TestRollOutChanges(t *testing.T) {
 	}
 	var wrote []string
 	p.Wrote = func(_ string, stored metav1.Object) { wrote = append(wrote, stored.GetName()) }
+	p.Populated = func(*v1alpha1.PopulatedNamespace) { t.Error("an open namespace was initialized") }
 	repair := func() error { return p.Populate(t.Context(), namespaceWith("u"), population.Repair) }
 	var of *population.Population
 	results := ""

@@ -10,10 +10,12 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/nsinit/nsinit/sdk/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/sdk/util/workers"
 )
 
@@ -73,6 +75,33 @@ func (c *Controller) Wrote(namespace string, stored metav1.Object) {
 		c.written[namespace] = map[types.UID]string{}
 	}
 	c.written[namespace][stored.GetUID()] = stored.GetResourceVersion()
+}
+
+// Populated notes that this process has populated a namespace which is still closed, so that the event of the inventory starts no repair. It
+// can come after that of the opening, which is then a change of an open namespace. What has drifted in a namespace that is known to be open
+// could not be repaired before.
+func (c *Controller) Populated(inventory *v1alpha1.PopulatedNamespace) {
+	known, err := c.inventories.Get(inventory.Name)
+	hasCome := err == nil && known.UID == inventory.UID && known.ResourceVersion == inventory.ResourceVersion
+	if c.isClosed(inventory.Name) && !hasCome && isApplied(inventory) {
+		c.Wrote(inventory.Name, inventory)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forget(inventory.Name, inventory.UID)
+}
+
+// isPopulated reports whether a namespace got all of its objects before it opened, according to what is known of its inventory.
+func (c *Controller) isPopulated(inventory *v1alpha1.PopulatedNamespace) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, populated := c.written[inventory.Name][inventory.UID]
+	return populated || isApplied(inventory)
+}
+
+func isApplied(inventory *v1alpha1.PopulatedNamespace) bool {
+	return meta.IsStatusConditionTrue(inventory.Status.Conditions, v1alpha1.ConditionApplied)
 }
 
 // isOwn reports whether this process wrote a version of an object. It is true once. The caller holds mu.

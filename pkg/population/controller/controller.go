@@ -288,13 +288,16 @@ func (c *Controller) inventoryAdded(inventory *v1alpha1.PopulatedNamespace, isIn
 }
 
 func (c *Controller) inventoryUpdated(before, after *v1alpha1.PopulatedNamespace) {
+	c.mu.Lock()
+	isOwn := c.isOwn(after.Name, after.UID, after.ResourceVersion)
+	c.mu.Unlock()
 	isClosed := c.isClosed(after.Name)
 	// A closed namespace without all of its objects can open nevertheless.
-	if before.UID != after.UID || isClosed && !meta.IsStatusConditionTrue(after.Status.Conditions, v1alpha1.ConditionApplied) {
+	if before.UID != after.UID || isClosed && !isApplied(after) {
 		c.changes.Add(after.Name)
 	}
 	// What drifted while another process or the initializer applied it could not be repaired before the inventory has it.
-	if !isClosed && !slices.Equal(hashesOf(before), hashesOf(after)) {
+	if !isClosed && !isOwn && !slices.Equal(hashesOf(before), hashesOf(after)) {
 		c.observed(after, false, sets.New(after.Name))
 	}
 	c.inventoryChanged(before)

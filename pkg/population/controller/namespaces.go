@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/metadata"
@@ -90,7 +89,7 @@ func (c *Controller) namespaceUpdated(before, after *metav1.PartialObjectMetadat
 	if isSame && metav1.HasLabel(before.ObjectMeta, v1alpha1.LabelInitializing) && !metav1.HasLabel(after.ObjectMeta, v1alpha1.LabelInitializing) {
 		inventory, err := c.inventories.Get(after.Name)
 		_, isClosed := c.closed.Load(after.Name)
-		if isClosed || err == nil && !meta.IsStatusConditionTrue(inventory.Status.Conditions, v1alpha1.ConditionApplied) {
+		if isClosed || err == nil && !c.isPopulated(inventory) {
 			c.changes.Add(after.Name)
 		}
 	}

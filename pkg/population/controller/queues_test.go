@@ -412,7 +412,10 @@ func TestOpened(t *testing.T) {
 		silent        bool // the inventory was created with the status
 		repaired      bool
 	}{
-		"applied":                   {status: applied(metav1.ConditionTrue, "1")},
+		"applied": {status: applied(metav1.ConditionTrue, "1")},
+		"applied here, and read": {status: applied(metav1.ConditionTrue, "1"), after: func(c *Controller) {
+			c.Populated(&v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "i", ResourceVersion: "2"}, Status: applied(metav1.ConditionTrue, "1")})
+		}},
 		"with drift":                {status: applied(metav1.ConditionTrue, "1"), after: func(c *Controller) { c.drift("shop") }, repaired: true},
 		"it was never concluded":    {status: v1alpha1.PopulatedNamespaceStatus{Objects: applied(metav1.ConditionTrue, "").Objects}, silent: true, repaired: true},
 		"an object failed":          {status: applied(metav1.ConditionFalse, ""), repaired: true},
@@ -456,8 +459,65 @@ func TestOpened(t *testing.T) {
 					t.Fatal(err)
 				}
 				settled()
-				if _, closed := c.closed.Load("shop"); (calls > 0) != test.repaired || closed {
-					t.Errorf("reconciled %d times; it is closed: %t", calls, closed)
+				if _, closed := c.closed.Load("shop"); (calls > 0) != test.repaired || closed || len(c.written) > 0 {
+					t.Errorf("reconciled %d times; it is closed: %t; still expected: %v", calls, closed, c.written)
+				}
+			})
+		})
+	}
+}
+
+// TestOpenedBeforeRead: a namespace that the initializer has populated is not reconciled if the event of its inventory comes after that of
+// the opening. It is if it may have drifted before the inventory had its objects.
+func TestOpenedBeforeRead(t *testing.T) {
+	inventory := func(version string, status metav1.ConditionStatus) *v1alpha1.PopulatedNamespace {
+		return &v1alpha1.PopulatedNamespace{
+			ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "i", ResourceVersion: version}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"},
+			Status: v1alpha1.PopulatedNamespaceStatus{
+				Conditions: []metav1.Condition{{Type: v1alpha1.ConditionApplied, Status: status}},
+				Objects:    []v1alpha1.PopulatedObject{{Population: "p", Manifest: "m", ContentHash: version}},
+			},
+		}
+	}
+	populated := func(c *Controller) { c.Populated(inventory("2", metav1.ConditionTrue)) }
+	for name, test := range map[string]struct {
+		before, after func(*Controller) // the namespace is known to be open
+		want          int
+	}{
+		"populated by this process":           {before: populated},
+		"populated by another one":            {want: 2},
+		"an object failed":                    {before: func(c *Controller) { c.Populated(inventory("2", metav1.ConditionFalse)) }, want: 2},
+		"an object failed in a second turn":   {before: func(c *Controller) { populated(c); c.Populated(inventory("3", metav1.ConditionFalse)) }, want: 2},
+		"opened before it was populated":      {after: populated, want: 2},
+		"another inventory than the one read": {before: func(c *Controller) { c.Populated(inventory("3", metav1.ConditionTrue)) }, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}
+				metadata := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: *namespace.ObjectMeta.DeepCopy()}
+				core, nsinit, calls := corefake.NewClientset(namespace), nsinitfake.NewClientset(), 0
+				c, ctx, halt := runController(t, nsinit, core, func(context.Context, *corev1.Namespace) error { calls++; return nil })
+				defer halt(func() {})
+				err := objects(c).Create(corev1.SchemeGroupVersion.WithResource("namespaces"), metadata.DeepCopy(), "")
+				announced := inventory("1", metav1.ConditionFalse)
+				announced.Status = v1alpha1.PopulatedNamespaceStatus{}
+				_, createErr := nsinit.NsinitV1alpha1().PopulatedNamespaces().Create(ctx, announced, metav1.CreateOptions{})
+				settled()
+				if test.before != nil {
+					test.before(c)
+				}
+				open := namespace.DeepCopy()
+				open.Labels, metadata.Labels = nil, nil
+				_, openErr := core.CoreV1().Namespaces().Update(ctx, open, metav1.UpdateOptions{})
+				err = errors.Join(err, createErr, openErr, objects(c).Update(corev1.SchemeGroupVersion.WithResource("namespaces"), metadata, ""))
+				settled()
+				if test.after != nil {
+					test.after(c)
+				}
+				_, updateErr := nsinit.NsinitV1alpha1().PopulatedNamespaces().UpdateStatus(ctx, inventory("2", metav1.ConditionTrue), metav1.UpdateOptions{})
+				settled()
+				if err := errors.Join(err, updateErr); err != nil || calls != test.want {
+					t.Errorf("reconciled %d times, want %d, %v", calls, test.want, err)
 				}
 			})
 		})

@@ -84,7 +84,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Initialize, o.GroupOf, populator.Wrote = populator.Initialize, existing.Creator, existing.Wrote
+	o.Initialize, o.GroupOf, populator.Wrote, populator.Populated = populator.Initialize, existing.Creator, existing.Wrote, existing.Populated
 	// It acts on open namespaces.
 	o.Alongside = func(ctx context.Context, runner *initializer.Runner) error {
 		events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: o.Core.CoreV1().Events("")})
