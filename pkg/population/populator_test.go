@@ -162,7 +162,9 @@ func TestInventoryFirst(t *testing.T) {
 	}
 	var populated []string
 	p.Populated = func(inventory *v1alpha1.PopulatedNamespace) { populated = append(populated, inventory.ResourceVersion) }
-	p.Wrote = func(_ string, stored metav1.Object) { t.Errorf("%s was written into an open namespace", stored.GetName()) }
+	p.Wrote = func(_ string, stored metav1.Object) {
+		t.Errorf("%s was written into an open namespace", stored.GetName())
+	}
 	if err := p.Initialize(t.Context(), namespaceWith("u")); err != nil {
 		t.Fatal(err)
 	}
