@@ -188,14 +188,14 @@ func (i *inspection) certificate(check, where, remedy string, data []byte) {
 
 // configMaps checks the ConfigMaps that the policies and nsinit-apiserver need.
 func (i *inspection) configMaps(ctx context.Context) {
-	for _, configMap := range []struct{ check, name, without string }{
-		{"Exemptions", installation.Exemptions, "no namespace can be created"},
-		{"Storage", "nsinit-storage", "nsinit-apiserver cannot distinguish a lost storage from a new one"},
+	for _, configMap := range []struct{ check, name, without, remedy string }{
+		{"Exemptions", installation.Exemptions, "no namespace can be created", installAgain},
+		{"Storage", "nsinit-storage", "nsinit-apiserver cannot distinguish a lost storage from a new one", "read the log of nsinit-apiserver, which creates the ConfigMap"},
 	} {
 		found, err := i.Core.CoreV1().ConfigMaps(i.namespace).Get(ctx, configMap.name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			i.add(configMap.check, Problem, installAgain, "ConfigMap %s/%s is missing: without it, %s", i.namespace, configMap.name, configMap.without)
+			i.add(configMap.check, Problem, configMap.remedy, "ConfigMap %s/%s is missing: without it, %s", i.namespace, configMap.name, configMap.without)
 		case err != nil:
 			i.unknown(configMap.check, err)
 		case configMap.name == installation.Exemptions:

@@ -89,6 +89,13 @@ func holding() *cmdtesting.Cluster {
 	return cluster
 }
 
+// without returns an installation without a ConfigMap.
+func without(name string) *cmdtesting.Cluster {
+	cluster := installed()
+	_ = cluster.Core.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("configmaps"), "nsinit-system", name)
+	return cluster
+}
+
 // TestCheckNamespace: the command says whether a namespace would be closed, and by which line it is exempt.
 func TestCheckNamespace(t *testing.T) {
 	list := map[string]string{"namespaces": "kube-system", "namePrefixes": "kube-", "users": "operator", "groups": "# ours\noperators\nsystem:serviceaccounts:olm", "onlyGroups": "mine\ndevs"}
@@ -134,8 +141,12 @@ func TestCheck(t *testing.T) {
 	}{
 		"text": {installed(), nil, []string{"CHECK ", "Kubernetes     OK        v1.36.0", "Controllers    OK        one holds Lease", "remedy: ",
 			"APIService     Problem   the API of nsinit is not registered (APIService v1alpha1.nsinit.dev does not exist), because no pod of nsinit-apiserver is ready", "Gate           OK        a new namespace is closed"}, "exit code 3"},
-		"items":            {installed(), []string{items}, []string{"InstallationCheck Kubernetes=OK Programs=OK APIService=Problem Lifecycles=OK Controllers=OK StorageSpace=OK Objects=OK Exemptions=OK Storage=OK"}, "exit code 3"},
-		"nothing":          {versioned(cmdtesting.New()), nil, []string{"Installation   Problem   nsinit is not installed: namespace nsinit-system, APIService v1alpha1.nsinit.dev and policy nsinit-guard-create do not exist\n", "remedy: install nsinit (docs/install.md)\n"}, "exit code 3"},
+		"items":   {installed(), []string{items}, []string{"InstallationCheck Kubernetes=OK Programs=OK APIService=Problem Lifecycles=OK Controllers=OK StorageSpace=OK Objects=OK Exemptions=OK Storage=OK"}, "exit code 3"},
+		"nothing": {versioned(cmdtesting.New()), nil, []string{"Installation   Problem   nsinit is not installed: namespace nsinit-system, APIService v1alpha1.nsinit.dev and policy nsinit-guard-create do not exist\n", "remedy: install nsinit (docs/install.md)\n"}, "exit code 3"},
+		"no exemptions": {without("nsinit-exemptions"), nil, []string{"Exemptions     Problem   ConfigMap nsinit-system/nsinit-exemptions is missing: without it, no namespace can be created",
+			"remedy: apply the overlay"}, "exit code 3"},
+		"no storage": {without("nsinit-storage"), nil, []string{"Storage        Problem   ConfigMap nsinit-system/nsinit-storage is missing: without it, nsinit-apiserver cannot distinguish",
+			"remedy: read the log of nsinit-apiserver, which creates the ConfigMap"}, "exit code 3"},
 		"too old":          {old(installed()), []string{items}, []string{" Kubernetes=Problem "}, "exit code 3"},
 		"no leader":        {stopped(installed()), []string{items}, []string{" Controllers=Problem "}, "exit code 3"},
 		"the same version": {ofVersion(baseversion.Get().GitVersion), []string{items}, []string{" Policies=Problem "}, "exit code 3"},
