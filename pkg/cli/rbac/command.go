@@ -44,7 +44,7 @@ const example = `  # Grant the service account log-index in the namespace loggin
   kubectl nsinit rbac log-index.example.com --service-account=logging:log-index --finalizer --configuration=20-log-index
 
   # Let the initializer write only ConfigMaps and Roles, and only in closed and terminating namespaces
-  kubectl nsinit rbac log-index.example.com --service-account=logging:log-index --confine-to=configmaps,roles.rbac.authorization.k8s.io | kubectl apply -f -
+  kubectl nsinit rbac labels.example.com --service-account=platform:labels --confine-to=configmaps,roles.rbac.authorization.k8s.io | kubectl apply -f -
 
   # Let jane run kubectl nsinit status
   kubectl nsinit rbac --view --user=jane | kubectl apply -f -`
