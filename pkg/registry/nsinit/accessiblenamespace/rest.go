@@ -115,7 +115,7 @@ func (r *REST) Watch(ctx context.Context, options *internalversion.ListOptions) 
 	}
 	err = r.index.review(ctx, v, cachePeriod, nil)
 	if err == nil && !r.index.admit(v) {
-		err = apierrors.NewTooManyRequests(fmt.Sprintf("a user can have %d watches of this resource: end one, or share it", maxWatches), 10)
+		err = apierrors.NewTooManyRequests(fmt.Sprintf("a user can have %d watches of this resource at each nsinit-apiserver: end one, or share it", maxWatches), 10)
 	}
 	if err != nil {
 		end()
