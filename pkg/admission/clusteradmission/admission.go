@@ -8,8 +8,8 @@ SPDX-License-Identifier: Apache-2.0
 // cluster: MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy and ValidatingAdmissionWebhook.
 // kube-apiserver proxies requests for nsinit's kinds before it evaluates them.
 //
-// The plugins evaluate writes of NamespaceInitializerConfigurations and NamespacePopulations, which users write. They never
-// evaluate another request, so no policy and no webhook can keep a namespace closed or prevent its deletion:
+// The plugins evaluate writes of NamespaceInitializerConfigurations, InitializerConfigurations and NamespacePopulations, which
+// users write. They never evaluate another request, so no policy and no webhook can keep a namespace closed or prevent its deletion:
 //
 //   - A namespace opens and ends by writes to its NamespaceLifecycle and its subresources.
 //   - policy-population writes PopulatedNamespaces while namespaces wait for it.

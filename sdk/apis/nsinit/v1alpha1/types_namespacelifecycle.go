@@ -246,7 +246,7 @@ const (
 	// ReasonInitialized: every initializer is done or skipped.
 	ReasonInitialized = "Initialized"
 	// ReasonAdopted: the namespace was already open when nsinit created its NamespaceLifecycle.
-	// The namespace is older than nsinit, or is exempt because of its creator.
+	// The namespace is older than nsinit, was created while nsinit was off, or is exempt because of its creator.
 	ReasonAdopted = "Adopted"
 	// ReasonExpressionFailed: an expression of a configuration failed, and counts as true.
 	ReasonExpressionFailed = "ExpressionFailed"
