@@ -58,9 +58,7 @@ func TestFreeze(t *testing.T) {
 	c.WaitReady(t, namespace)
 	c.User(t, "e2e-frozen", framework.Everything())
 	tenant := kubernetes.NewForConfigOrDie(c.As("e2e-frozen"))
-	if err := framework.WriteConfigMap(t.Context(), tenant, namespace); err != nil {
-		t.Fatal(err)
-	}
+	framework.Eventually(t, "kube-apiserver knows that the namespace is open", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, namespace) })
 	_, from := c.AuditSince(t, 0)
 
 	c.RunDocumented(t, framework.FreezeGuide, "Freeze a namespace", map[string]string{"NAMESPACE": namespace})
