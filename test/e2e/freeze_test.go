@@ -58,7 +58,7 @@ func TestFreeze(t *testing.T) {
 	c.WaitReady(t, namespace)
 	c.User(t, "e2e-frozen", framework.Everything())
 	tenant := kubernetes.NewForConfigOrDie(c.As("e2e-frozen"))
-	framework.Eventually(t, "kube-apiserver knows that the namespace is open", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, namespace) })
+	framework.WaitWrite(t, tenant, namespace)
 	_, from := c.AuditSince(t, 0)
 
 	c.RunDocumented(t, framework.FreezeGuide, "Freeze a namespace", map[string]string{"NAMESPACE": namespace})
@@ -91,7 +91,7 @@ func TestFreeze(t *testing.T) {
 
 	c.RunDocumented(t, framework.FreezeGuide, "Unfreeze a namespace", map[string]string{"NAMESPACE": namespace})
 	c.WaitCondition(t, namespace, v1alpha1.ConditionFrozen, `False/Unfrozen user "kubernetes-admin" unfroze the namespace: `+why+`: evidence is saved; user "e2e-freezer" had frozen it: mine`)
-	framework.Eventually(t, "a tenant can write again", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, namespace) })
+	framework.WaitWrite(t, tenant, namespace)
 	guardsUnfrozen(t, namespace, tenant, freezer)
 	guardsNew(t, c, tenant, freezer)
 	c.WaitEvents(t, namespace, v1alpha1.ReasonInitialized, v1alpha1.ReasonFrozen, v1alpha1.ReasonFrozen, v1alpha1.ReasonUnfrozen)

@@ -42,7 +42,7 @@ func TestStory(t *testing.T) {
 		c.RemoveFirst(t, namespace)
 	}
 	c.WaitReady(t, namespace)
-	framework.Eventually(t, "the tenant writes", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, namespace) })
+	framework.WaitWrite(t, tenant, namespace)
 
 	c.WaitEvents(t, namespace, "InitializerRunning", "InitializerDone", "InitializerRunning", "InitializerDone", v1alpha1.ReasonInitialized)
 	if out, err := c.Kubectl("describe", "nsl", namespace); err != nil || !strings.Contains(out, "two.example.com") {

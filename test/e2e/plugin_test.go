@@ -69,7 +69,7 @@ func TestPluginCreate(t *testing.T) {
 	matches(t, c.MustPlugin(t, "create", name, "--labels=team=a,stage=test"), "namespace/"+name+" created",
 		`initializer.nsinit.dev/one.example.com done after [0-9.]+m?s`, `initializer.nsinit.dev/two.example.com done after [0-9.]+m?s`, "namespace/"+name+" is open after [0-9.]+m?s")
 	tenant := c.Tenant(t)
-	framework.Eventually(t, "kube-apiserver knows that the namespace is open", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, name) })
+	framework.WaitWrite(t, tenant, name)
 	if namespace, err := c.Core.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{}); err != nil || namespace.Labels["team"] != "a" || namespace.Labels["stage"] != "test" {
 		t.Errorf("labels are %v, %v", namespace.Labels, err)
 	}

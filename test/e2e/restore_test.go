@@ -104,7 +104,7 @@ func TestRestore(t *testing.T) {
 	if inventory, err = inventories.Get(t.Context(), name, metav1.GetOptions{}); err != nil || inventory.Spec.NamespaceUID != restored.UID || len(inventory.Status.Objects) != 1 {
 		t.Errorf("the PopulatedNamespace is %+v, %v", inventory, err)
 	}
-	framework.Eventually(t, "kube-apiserver knows that the namespace is open", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, client, name) })
+	framework.WaitWrite(t, client, name)
 
 	// The documented commands, with a namespace that was frozen once.
 	c.DeleteNamespace(t, name)

@@ -434,7 +434,7 @@ func (i *installation) work(t *testing.T) {
 	if quotas, err := i.Core.CoreV1().ResourceQuotas(namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(quotas.Items) == 0 {
 		t.Errorf("policy-population has put no ResourceQuota into it: %v", err)
 	}
-	framework.Eventually(t, "a tenant writes into it", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, namespace) })
+	framework.WaitWrite(t, tenant, namespace)
 	i.DeleteNamespace(t, namespace)
 	i.WaitNoNamespace(t, namespace)
 }
@@ -821,7 +821,7 @@ func (i *installation) uninstall(t *testing.T) {
 
 	i.WaitNoNamespace(t, leaving)
 	for _, namespace := range []string{open, waiting} {
-		framework.Eventually(t, "a tenant writes into "+namespace, func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, namespace) })
+		framework.WaitWrite(t, tenant, namespace)
 		i.DeleteNamespace(t, namespace)
 	}
 	i.gone(t, open, waiting, "nsinit-system")

@@ -9,7 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package packaging
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -218,7 +217,7 @@ func (r *release) installChart(t *testing.T, i *installation) {
 	i.closedTo(t, tenant, waiting)
 	i.RemoveFirst(t, waiting)
 	i.WaitReady(t, waiting)
-	framework.Eventually(t, "a tenant writes into it", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, waiting) })
+	framework.WaitWrite(t, tenant, waiting)
 
 	// The step before the last one is for overlays.
 	for n, step := range i.Documented(t, framework.UninstallGuide, "Uninstall") {

@@ -231,6 +231,13 @@ func WriteConfigMap(ctx context.Context, client kubernetes.Interface, namespace 
 	return err
 }
 
+// WaitWrite waits until a user can write into a namespace that is open. kube-apiserver evaluates the gate with its cache of namespaces, which can
+// be behind what it answers.
+func WaitWrite(t *testing.T, client kubernetes.Interface, namespace string) {
+	t.Helper()
+	Eventually(t, "a user can write into namespace "+namespace, func(ctx context.Context) error { return WriteConfigMap(ctx, client, namespace) })
+}
+
 // WriteOnce creates a ConfigMap in a namespace as a user, and does not retry.
 func WriteOnce(ctx context.Context, config *rest.Config, namespace string) error {
 	return kubernetes.NewForConfigOrDie(config).CoreV1().RESTClient().Post().Namespace(namespace).Resource("configmaps").
