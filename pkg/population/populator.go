@@ -173,15 +173,15 @@ func (p *Populator) change(ctx context.Context, namespace *corev1.Namespace, mod
 	if ctx.Err() != nil {
 		return nil, ctx.Err() // it is no outcome that the process ends
 	}
-	changed := written(tasks, results)
 	concluded, err := p.conclude(ctx, inventory, results)
-	if concluded != nil {
-		changed = append(changed, concluded)
-	}
 	switch {
 	case mode == Initialize && concluded != nil && p.Populated != nil:
 		p.Populated(concluded)
 	case mode != Initialize && p.Wrote != nil:
+		changed := written(tasks, results)
+		if concluded != nil {
+			changed = append(changed, concluded)
+		}
 		for _, object := range changed {
 			p.Wrote(namespace.Name, object)
 		}
